@@ -11,7 +11,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
-from activities.containers.noted_starts import with_noted_starts
+from activities.containers.noted_starts import noted_starts_of, with_noted_starts
 from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
 from activities.node.metrics import count_failed_sandbox, count_sandbox
@@ -198,7 +198,7 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
 
     targets: dict[str, KillTarget] = {}
 
-    def alive(view: ObservedPod) -> Selection:
+    async def alive(view: ObservedPod) -> Selection:
         chosen = [each for each in view.containers if each.sandbox_id in homes and each.state != "exited"]
         for each in chosen:
             targets[each.id] = kill_target(each.id, each.name, request.pod, grace_seconds=grace, with_hook=grace > 0)
@@ -216,7 +216,8 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
     left = await attempt.read()
     ran = [each for each in there if each.has_run and each.incarnation == request.ref.incarnation]
     ended = left.model_copy(update={"containers": (*ran, *left.containers)}).ordered()
-    status = await with_noted_starts(attempt, request.pod, ended)
+    starts = await asyncio.to_thread(noted_starts_of, attempt, request.pod)
+    status = with_noted_starts(attempt, starts, ended)
     message = f"sandbox attempt {request.attempt} could not be used: removed"
     return StepResult(outcome=Outcome.SPENT, message=message, status=status)
 

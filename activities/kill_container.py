@@ -23,7 +23,7 @@ async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
     target, begun = request.target, attempt.node.reader.now()
     attempt.say_at_once("Killing", request.message or f"Stopping container {target.name}", target.name)
 
-    def alive(view: ObservedPod) -> Selection:
+    async def alive(view: ObservedPod) -> Selection:
         return [(each, target) for each in view.containers if each.id == target.id and each.state != "exited"]
 
     view = await end_containers(attempt, alive)

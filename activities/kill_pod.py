@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.pods.removal import leave_tombstone, remove_remains
+from activities.pods.removal import remove_remains
 from activities.pods.stopping import stop_pod
 from activities.step_attempt import StepAttempt
 from syncpod.messages.steps import KillPod, Outcome, StepResult
@@ -22,10 +22,7 @@ async def kill_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
         if any(each.state != "exited" for each in view.containers):
             return StepResult(status=view, outcome=Outcome.STOPPING, message="the pod has containers that are alive")
     stopped = await stop_pod(attempt, request)
-    if not request.deleted:
+    if stopped.over or not request.deleted:
         return stopped
-    if not await leave_tombstone(attempt):
-        removed = await remove_remains(attempt, stopped=[each.id for each in stopped.status.sandboxes])
-        if removed.outcome != Outcome.DONE:
-            return removed
-    return stopped.model_copy(update={"over": True})
+    removed = await remove_remains(attempt, stopped=[each.id for each in stopped.status.sandboxes])
+    return stopped.model_copy(update={"over": True}) if removed.outcome == Outcome.DONE else removed

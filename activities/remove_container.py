@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from activities.containers.ending import Selection, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
@@ -31,14 +31,14 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
         if each.id in kill and each.state != "exited":
             attempt.say_at_once("Killing", request.message or f"Stopping container {each.name}", each.name)
 
-    def to_end(view: ObservedPod) -> Selection:
+    async def to_end(view: ObservedPod) -> Selection:
         return [
             (each, KillTarget(id=each.id, name=each.name, grace_seconds=0))
             for each in view.containers
             if each.id in kill and each.state != "exited"
         ]
 
-    if to_end(view):
+    if await to_end(view):
         view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
         # The workflow's next listing will not have these containers, so the result carries how they ended.
         ended = [each for each in view.containers if each.id in kill]
@@ -59,5 +59,5 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
     return result
 
 
-async def _ended(attempt: StepAttempt, to_end: Callable[[ObservedPod], Selection]) -> StepResult:
+async def _ended(attempt: StepAttempt, to_end: Callable[[ObservedPod], Awaitable[Selection]]) -> StepResult:
     return StepResult(status=await end_containers(attempt, to_end))

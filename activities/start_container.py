@@ -478,7 +478,7 @@ class _Start:
         target = kill_target(container_id, name, pod, grace_seconds=grace_seconds, with_hook=True)
         self.attempt.say_at_once("Killing", "FailedPostStartHook", name)
 
-        def alive(view: ObservedPod) -> Selection:
+        async def alive(view: ObservedPod) -> Selection:
             return [(each, target) for each in view.containers if each.id == container_id and each.state != "exited"]
 
         await end_containers(self.attempt, alive)

@@ -33,9 +33,10 @@ from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import KillPod, Outcome, StepInput
 from syncpod.node.directories import remove_pod_volumes
-from syncpod.node.pod_records import read_pod_record
+from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.tombstones import tombstone_at
+from syncpod.translation.context import NodeContext
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 PATIENCE_SECONDS: Final = 5.0
@@ -91,7 +92,7 @@ class Collector:
         The removal waits in the node's queue, behind pods that are to be stopped. If a step of the pod arrives, this
         returns False, and the caller tries again. Raises the errors of `remove_remains` and `is_gone`.
         """
-        attempt = self._attempt(life.ref)
+        attempt = self._attempt(life.ref, life.fence)
         self._node.agent.pleg.step_began(life.ref.uid)  # so that no signal reports what is removed
         try:
             async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
@@ -103,32 +104,34 @@ class Collector:
             return False
         finally:
             self._node.agent.pleg.step_ended(life.ref.uid)
+            self._node.views.forget(life.ref)  # the next try, if there is one, reads the pod anew
         if is_done:
-            self._node.views.forget(life.ref)
             self._node.fences.forget_later(life.ref)
         return is_done
 
     async def _remove(
         self, attempt: StepAttempt, life: EndedLife, is_gone: Callable[[PodRef, bool], Awaitable[bool]]
     ) -> bool:
-        context, ref = self._node.context, life.ref
-        record = await asyncio.to_thread(read_pod_record, context, ref.uid)
+        ref = life.ref
+        record, is_over = await asyncio.to_thread(_recorded, self._node.context, ref)
         if record is not None and record.incarnation != ref.incarnation:
             return True
-        is_over = await asyncio.to_thread(tombstone_at, context, ref.uid, ref.incarnation) is not None
         if not is_over:
-            if record is None or record.cluster != context.cluster:
+            if record is None or record.cluster != self._node.context.cluster:
                 return True
             if not await self._is_left_alone(attempt, is_gone):
                 return False
-        removed = await remove_remains(attempt, stopped=life.stopped, patience_seconds=PATIENCE_SECONDS)
+        removed = await remove_remains(
+            attempt, stopped=life.stopped, is_over=is_over, patience_seconds=PATIENCE_SECONDS
+        )
         if removed.outcome == Outcome.STOPPING and is_over:
             # A container has appeared since the kill: the runtime has carried out a dead worker's start.
             grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
             kill = KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True)
             removed = await stop_and_remove(attempt, kill, KillCause.DELETED)
-        self._node.agent.pleg.returned(await attempt.read())
-        return removed.outcome == Outcome.DONE
+        is_done = removed.outcome == Outcome.DONE
+        self._node.agent.pleg.returned(self._node.reader.nothing(ref.uid) if is_done else await attempt.read())
+        return is_done
 
     async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
         """Return whether a pod has nothing alive, no open workflow, and no object of another node or cluster."""
@@ -161,8 +164,8 @@ class Collector:
             await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=PATIENCE_SECONDS)
             return True
 
-    def _attempt(self, ref: PodRef) -> StepAttempt:
-        return StepAttempt(self._node, StepInput(ref=ref), number=1)
+    def _attempt(self, ref: PodRef, fence: int = 0) -> StepAttempt:
+        return StepAttempt(self._node, StepInput(ref=ref, fence=fence), number=1)
 
     async def _is_anothers(self, uid: str) -> bool:
         """Return whether another node or another cluster has something of that UID in the runtime. Raises CriError."""
@@ -175,6 +178,11 @@ class Collector:
         if owners - {context.name}:
             return True
         return bool(await anothers(self._node, sandboxes))
+
+
+def _recorded(node: NodeContext, ref: PodRef) -> tuple[PodRecord | None, bool]:
+    """Return the pod's record, and whether this life of the pod has a tombstone. Blocks. Raises OSError, UnsafeName."""
+    return read_pod_record(node, ref.uid), tombstone_at(node, ref.uid, ref.incarnation) is not None
 
 
 class _Gone:

@@ -144,7 +144,7 @@ class OrphanEnder:
             grace = _USUAL_GRACE_SECONDS if said is None else said
             targets = {target.id: target for target in _targets(chosen, record, grace)}
 
-            def alive(view: ObservedPod) -> Selection:
+            async def alive(view: ObservedPod) -> Selection:
                 return [(c, targets[c.id]) for c in view.containers if c.id in targets and c.state != "exited"]
 
             async def end() -> StepResult:

@@ -17,7 +17,7 @@ Selection = Sequence[tuple[ObservedContainer, KillTarget]]
 
 async def end_containers(
     attempt: StepAttempt,
-    select: Callable[[ObservedPod], Selection],
+    select: Callable[[ObservedPod], Awaitable[Selection]],
     *,
     suffices: Callable[[ObservedPod], bool] = lambda _: False,
 ) -> ObservedPod:
@@ -36,7 +36,7 @@ async def end_containers(
     while True:
         known = attempt.known(suffices)
         view = known if known is not None else await attempt.read()
-        chosen = select(view)
+        chosen = await select(view)
         if not chosen:
             return view
         attempt.doing = _what_is_waited_for(attempt, chosen)
@@ -45,7 +45,7 @@ async def end_containers(
         if known is not None:
             return known
         view = await attempt.read()
-        if not select(view):
+        if not await select(view):
             return view
         await polls.pause()
 

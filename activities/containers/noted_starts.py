@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -74,27 +75,27 @@ def which_counts(mark: StartMark | None, request: StartContainer) -> StartMark |
     return mark if request.kind != "init_container" or mark.sandbox_id == request.sandbox_id else None
 
 
-async def with_noted_starts(attempt: StepAttempt, pod: Pod | None, view: ObservedPod) -> ObservedPod:
+NotedStarts = Sequence[tuple[Container | EphemeralContainer, StartMark]]
+"""The containers of a pod that have start marks of this life of the pod, each with its mark."""
+
+
+def with_noted_starts(attempt: StepAttempt, starts: NotedStarts, view: ObservedPod) -> ObservedPod:
     """Return the listing, and add as ended the instances that were started and are no longer listed.
 
     If the runtime loses an instance whose step was cancelled, only its start mark shows that the instance ran. Without
     the mark the container would count one restart too few, and an init container would run again with the same number.
-    An end that the workflow has already recorded stays as recorded. `pod` is None if the node has no record of the pod:
-    then nothing is added. Raises OSError.
+    An end that the workflow has already recorded stays as recorded. `starts` are the pod's (`noted_starts_of`).
     """
-    if pod is None:
-        return view
-    marks = await asyncio.to_thread(_marks_of, attempt, pod)
     listed, exits = {each.id for each in view.containers}, attempt.node.reader.exits
     gone = [
         as_ended(mark, container, exits.of(mark.id) if exits is not None else None)
-        for container, mark in marks
+        for container, mark in starts
         if mark.id not in listed
     ]
     return view.model_copy(update={"containers": (*gone, *view.containers)}).ordered() if gone else view
 
 
-def _marks_of(attempt: StepAttempt, pod: Pod) -> list[tuple[Container | EphemeralContainer, StartMark]]:
+def noted_starts_of(attempt: StepAttempt, pod: Pod) -> NotedStarts:
     """Return each container that has a start mark of this life of the pod, with its mark. Blocks. Raises OSError."""
     found: list[tuple[Container | EphemeralContainer, StartMark]] = []
     for container in (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers):

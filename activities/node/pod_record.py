@@ -9,7 +9,7 @@ from activities.node.context import Node
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages.identity import PodRef
 from syncpod.node.directories import make_directories, own_directories
-from syncpod.node.pod_records import PodRecord, cluster_of, read_pod_record, write_pod_record
+from syncpod.node.pod_records import Mark, PodRecord, cluster_of, mark_pod_record, read_pod_record, write_pod_record
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import CLUSTER_ANNOTATION, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
@@ -26,6 +26,19 @@ def note_pod(node: NodeContext, ref: PodRef, pod: Pod) -> None:
     if known is None or known.incarnation != ref.incarnation:
         known = PodRecord(incarnation=ref.incarnation)
     write_pod_record(node, known.model_copy(update={"pod": pod, "cluster": node.cluster}))
+
+
+def mark_record(node: NodeContext, ref: PodRef, marks: Iterable[Mark]) -> PodRecord | None:
+    """Set marks in the pod's record, unless it is of another life; return the record, None if there is none.
+
+    Blocks; safe to repeat. Raises UnsafeName, OSError.
+    """
+    record = read_pod_record(node, ref.uid)
+    for mark in marks if record is not None and record.incarnation == ref.incarnation else ():
+        if record is not None and not getattr(record, mark):
+            mark_pod_record(node, record, mark)
+            record = record.model_copy(update={mark: True})
+    return record
 
 
 async def is_ours(node: Node, uid: str) -> bool:

@@ -25,13 +25,18 @@ class UidOwners:
     def __init__(self, node: NodeContext) -> None:
         """Use the records of this node, which outlive the worker."""
         self._node = node
-        self._bound: dict[str, tuple[str, str]] = {}
+        self._bound: dict[str, PodRef] = {}
+        """By UID: the newest life of its pod that has been bound."""
 
     async def bind(self, ref: PodRef) -> str:
         """Bind a UID to its pod; return why another pod has it, "" if the pod now has it. Raises OSError."""
         known = await self._owner(ref.uid)
         # Hazard: nothing may be awaited from here on, so that of two concurrent pods only one gets the UID.
-        return _refusal(ref, self._bound.setdefault(ref.uid, known or (ref.namespace, ref.name)))
+        bound = self._bound.get(ref.uid)
+        if refusal := _refusal(ref, _name(bound) if bound is not None else known or _name(ref)):
+            return refusal
+        self._bound[ref.uid] = ref
+        return ""
 
     async def refusal(self, ref: PodRef) -> str:
         """Return why a pod could not have its UID now; "" if it could. Binds nothing. Raises OSError."""
@@ -41,16 +46,24 @@ class UidOwners:
     async def _owner(self, uid: str) -> tuple[str, str] | None:
         """Return the namespace and name of the pod that a UID belongs to; None if it is free."""
         if (bound := self._bound.get(uid)) is not None:
-            return bound
+            return _name(bound)
         try:
             return await asyncio.to_thread(_recorded, self._node, uid)
         except UnsafeName:
             return None  # the step itself reports the unsafe name
 
     def release(self, ref: PodRef) -> None:
-        """Forget a pod whose life is over, or whose record has gone: its UID is free."""
-        if self._bound.get(ref.uid) == (ref.namespace, ref.name):
+        """Forget a pod's life that is over, or whose record has gone: its UID is free, unless a later life has it.
+
+        Without an incarnation, any life of the pod is forgotten.
+        """
+        bound = self._bound.get(ref.uid)
+        if bound is not None and _name(bound) == _name(ref) and ref.incarnation in ("", bound.incarnation):
             del self._bound[ref.uid]
+
+
+def _name(ref: PodRef) -> tuple[str, str]:
+    return ref.namespace, ref.name
 
 
 def _recorded(node: NodeContext, uid: str) -> tuple[str, str] | None:

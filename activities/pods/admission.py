@@ -7,13 +7,14 @@ import asyncio
 from activities.node.context import Node
 from activities.node.ledger import LockedLedger, Trigger
 from activities.node.metrics import count_rejection
+from activities.node.pod_record import mark_record
 from activities.step_attempt import PodFault, StepAttempt
 from syncpod.cri.records import unenforced_limits
 from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import CreateSandbox, Fault, Rejection
 from syncpod.node.labels import is_asked_for
-from syncpod.node.pod_cgroups import remove_empty_tiers, unenforced_as_a_whole, weigh_tiers
-from syncpod.node.pod_records import Mark, mark_pod_record, read_pod_record, read_pod_records
+from syncpod.node.pod_cgroups import unenforced_as_a_whole, weigh_tiers
+from syncpod.node.pod_records import read_pod_records
 from syncpod.pod import Pod
 from syncpod.pod.admission import os_refusal
 from syncpod.pod.limits import limits_of
@@ -45,7 +46,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
             page.enter(ref, pod)
             return
         if request.adopt and await _was_made(attempt):
-            await asyncio.to_thread(_mark, attempt, "admitted")
+            await asyncio.to_thread(mark_record, node.context, ref, ("admitted",))
             page.enter(ref, pod)
             return
     if pressure := node.agent.admission_refusal(pod):
@@ -72,7 +73,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
             raise _rejected("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
         if unsupported:  # the pod waits for another runtime, and takes no resources until then
             raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, "; ".join(unsupported))
-        await asyncio.to_thread(_mark, attempt, "admitted")
+        await asyncio.to_thread(mark_record, node.context, ref, ("admitted",))
         page.enter(ref, pod)
 
 
@@ -83,20 +84,6 @@ async def _was_made(attempt: StepAttempt) -> bool:
     """
     view = await attempt.read()
     return any(sandbox.incarnation == attempt.ref.incarnation for sandbox in view.sandboxes)
-
-
-async def finish(attempt: StepAttempt, *, evicted: bool = False) -> None:
-    """Free the pod's resources on the node: this life of it never runs again. Safe to repeat. Raises OSError."""
-    if evicted:
-        await asyncio.to_thread(_mark, attempt, "evicted")
-    await asyncio.to_thread(_mark, attempt, "finished")
-    await _strike(attempt, "pod_terminated")
-
-
-async def forget(attempt: StepAttempt) -> None:
-    """Free the resources of a pod whose remains have been removed. Safe to repeat. Raises OSError."""
-    await asyncio.to_thread(remove_empty_tiers, attempt.node.context)
-    await _strike(attempt, "pods_removed")
 
 
 async def strike_what_is_gone(node: Node, own: PodRef, page: LockedLedger) -> bool:
@@ -115,20 +102,19 @@ async def strike_what_is_gone(node: Node, own: PodRef, page: LockedLedger) -> bo
     return True
 
 
-async def _strike(attempt: StepAttempt, trigger: Trigger) -> None:
+async def free_resources(attempt: StepAttempt, trigger: Trigger) -> None:
+    """Stop counting the pod's resources on the node, and notify the pods that wait for them, with the `trigger`.
+
+    Safe to repeat. Raises OSError.
+    """
     node = attempt.node
     async with node.ledger.open() as page:
+        weight = page.burstable_milli_cpu
         if page.strike(attempt.ref):
             node.agent.room_freed(page.take_waiting(trigger, node.context.capacity))
-            # Hazard: last, for the same reason as above.
-            await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
-
-
-def _mark(attempt: StepAttempt, mark: Mark) -> None:
-    """Set a mark in the pod's record, if it has a record of this life."""
-    record = read_pod_record(attempt.node.context, attempt.ref.uid)
-    if record is not None and record.incarnation == attempt.ref.incarnation and not getattr(record, mark):
-        mark_pod_record(attempt.node.context, record, mark)
+            if page.burstable_milli_cpu != weight:
+                # Hazard: last, for the same reason as above.
+                await asyncio.to_thread(weigh_tiers, node.context, page.burstable_milli_cpu)
 
 
 async def _check_features(attempt: StepAttempt, pod: Pod) -> None:

@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-
-from temporalio import activity
 
 from activities.containers.lost_instances import say_killed
 from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
-from activities.pods.admission import forget
+from activities.pods.admission import free_resources
+from activities.pods.life_end import leave_tombstone
 from activities.pods.stopping import stop_pod, stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages import KillCause, ObservedPod
+from syncpod.messages.identity import PodRef
 from syncpod.messages.steps import KillPod, Outcome, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
+from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_threads import DiskWork
-from syncpod.node.tombstones import write_tombstone
+from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
-
-
-async def leave_tombstone(attempt: StepAttempt) -> bool:
-    """Write the tombstone of this life of the pod, and free its UID; return whether it is written.
-
-    It is not written for a pod without an incarnation, or if the disk is full: nothing may block a pod's removal.
-    """
-    context, ref = attempt.node.context, attempt.ref
-    if not ref.incarnation:
-        return False
-    try:
-        await asyncio.to_thread(write_tombstone, context, ref.uid, ref.incarnation)
-    except OSError as error:
-        activity.logger.warning("the end of pod %s/%s cannot be noted: %s", ref.namespace, ref.name, error.strerror)
-        return False
-    attempt.node.uids.release(ref)
-    return True
 
 
 async def stop_and_remove(attempt: StepAttempt, kill: KillPod, cause: KillCause) -> StepResult:
@@ -53,14 +37,18 @@ async def stop_and_remove(attempt: StepAttempt, kill: KillPod, cause: KillCause)
 
 
 async def remove_remains(
-    attempt: StepAttempt, *, stopped: Collection[str] = (), patience_seconds: float | None = None
+    attempt: StepAttempt,
+    *,
+    stopped: Collection[str] = (),
+    is_over: bool = False,
+    patience_seconds: float | None = None,
 ) -> StepResult:
     """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
 
     Nothing is removed while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
     STOPPING, with the status that shows the container. Any part may be gone already, and the removal may be repeated
     from any point. Objects that are not ours are neither listed nor touched. Sandboxes that a kill has `stopped` (ids)
-    are not stopped again.
+    are not stopped again. A life without a tombstone gets one, unless it `is_over`: then it has one.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
     started them for a caller that died, and has lost track of them.
@@ -88,13 +76,14 @@ async def remove_remains(
         attempt.doing = f"removes sandbox {sandbox.attempt}"
         await remove_sandbox(attempt, sandbox)
     attempt.doing = "removes the pod's cgroup, directories and logs"
-    context, ref = attempt.node.context, attempt.ref
-    await _remove_cgroup(attempt, ref.uid)
-    await leave_tombstone(attempt)
-    removing = partial(remove_pod_directories, context, namespace=ref.namespace, name=ref.name, uid=ref.uid)
-    await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=patience_seconds)
-    attempt.node.uids.release(ref)
-    await forget(attempt)
+    if not is_over:
+        await leave_tombstone(attempt)
+    removing = partial(_remove_files, attempt.node.context, attempt.ref)
+    await _without_lost_processes(
+        attempt, lambda: attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=patience_seconds)
+    )
+    attempt.node.uids.release(attempt.ref)
+    await free_resources(attempt, "pods_removed")
     return StepResult()
 
 
@@ -107,14 +96,24 @@ def _has_ended(view: ObservedPod) -> bool:
     )
 
 
-async def _remove_cgroup(attempt: StepAttempt, uid: str) -> None:
-    """Remove the pod's cgroup. Kill processes that are left in it, unless another owner has a pod of that UID.
+def _remove_files(node: NodeContext, ref: PodRef) -> None:
+    """Remove the pod's cgroup, then its directories and logs, then the cgroups of QoS classes without pods. Blocks.
 
-    Raises CgroupBusy, CriError, OSError.
+    Raises CgroupBusy, before anything is removed; StillMounted, OSError.
     """
-    node = attempt.node
+    remove_pod_cgroup(node, ref.uid)
+    remove_pod_directories(node, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    remove_empty_tiers(node)
+
+
+async def _without_lost_processes(attempt: StepAttempt, remove: Callable[[], Awaitable[None]]) -> None:
+    """Remove the pod's files. Kill processes that are left in its cgroup, unless another owner has a pod of that UID.
+
+    Raises CgroupBusy, CriError, and the errors of `remove`.
+    """
+    node, uid = attempt.node, attempt.ref.uid
     try:
-        await asyncio.to_thread(remove_pod_cgroup, node.context, uid)
+        await remove()
     except CgroupBusy:
         of_this_uid = {POD_UID_LABEL: uid}
         others = await asyncio.gather(
@@ -123,4 +122,4 @@ async def _remove_cgroup(attempt: StepAttempt, uid: str) -> None:
         if any(others):
             raise
         say_killed(attempt, await asyncio.to_thread(kill_pod_cgroup, node.context, uid))
-        await asyncio.to_thread(remove_pod_cgroup, node.context, uid)
+        await remove()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
 
@@ -13,13 +13,12 @@ from activities.containers.ending import Selection, end_containers, kill_target,
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.lost_instances import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
-from activities.pods.admission import finish
+from activities.pods.life_end import note_end
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.messages import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages.steps import KillPod, KillTarget, StepResult
 from syncpod.node.pod_records import read_pod_record
-from syncpod.pod import Pod
 
 _LOOKS: Final = 6
 """How many times, within about a second, the pod is read again if it shows a stopped sandbox as ready. After that the
@@ -39,29 +38,21 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
     shorter grace, sends new ones in addition.
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
-    a container could not be. If the pod ends for good, its resources on the node are free again. Raises CriError and
-    OSError, after which Temporal tries again without end; PodFault if it takes too long (see `kill_timeout`).
+    a container could not be. The end is noted (`note_end`); the result is `over` if a deleted pod's life has a
+    tombstone now. Raises CriError and OSError, after which Temporal tries again without end; PodFault if it takes too
+    long (see `kill_timeout`).
     """
     return await within_kill_timeout(attempt, request.grace_seconds, _stop(attempt, request))
 
 
 async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
-    record = await asyncio.to_thread(read_pod_record, attempt.node.context, request.ref.uid)
-    pod = record.pod if record is not None else None
-    targets = {target.id: target for target in request.targets}
+    targets = _Targets(attempt, request)
     for target in request.targets:
         attempt.say_at_once("Killing", f"Stopping container {target.name}", target.name)
-
-    def alive(view: ObservedPod) -> Selection:
-        for each in view.containers:
-            if each.state != "exited" and each.id not in targets:
-                targets[each.id] = _unforeseen(each, pod, request)
-        return [(each, targets[each.id]) for each in view.containers if each.state != "exited"]
-
     polls = Polls(attempt)
     while True:
-        view = await end_containers(attempt, alive, suffices=partial(_shows_what_to_stop, request))
+        view = await end_containers(attempt, targets.alive, suffices=partial(_shows_what_to_stop, request))
         attempt.checkpoint()
         # Concurrently: a container that the runtime has lost has no grace, so its sandbox need not wait for it.
         ending_lost = end_what_was_lost(attempt, [each.id for each in view.containers])
@@ -71,13 +62,57 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
             if failure is not None:
                 raise failure
         view = await _listed_as_stopped(attempt)
-        if not alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
-            if request.final:
-                await finish(attempt, evicted=request.evicted)
-            earlier = _found_by_an_earlier_try(attempt, view, targets, pod, request)
-            hooks = tell_hooks(attempt, [*targets.values(), *earlier])
-            return StepResult(status=await with_noted_starts(attempt, pod, view), pre_stops=hooks)
+        if not await targets.alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
+            stopped = await targets.stopped(view)
+            starts, is_over = await note_end(attempt, request)
+            status = with_noted_starts(attempt, starts, view)
+            return StepResult(status=status, pre_stops=tell_hooks(attempt, stopped), over=is_over)
         await polls.pause()
+
+
+class _Targets:
+    """How to stop each container of a pod: as the kill requests, or as its pod would if the request lacks it.
+
+    The request lacks a container that was being started when the kill was decided. As in the kubelet, its preStop hook
+    runs too, unless the pod's grace period is 0.
+    """
+
+    def __init__(self, attempt: StepAttempt, request: KillPod) -> None:
+        self._attempt, self._request = attempt, request
+        self._known = {target.id: target for target in request.targets}
+
+    async def alive(self, view: ObservedPod) -> Selection:
+        """Return the containers that have not exited, and how to stop each. Raises OSError."""
+        found = [each for each in view.containers if each.state != "exited"]
+        await self._add(each for each in found if each.id not in self._known)
+        return [(each, self._known[each.id]) for each in found]
+
+    async def stopped(self, view: ObservedPod) -> Collection[KillTarget]:
+        """Return the containers that this try and earlier ones have stopped. Raises OSError.
+
+        An earlier try, whose worker was killed, may have stopped others than this one: they ended after the kill was
+        decided.
+        """
+        if self._attempt.number > 1:
+            decided = activity.info().scheduled_time
+            await self._add(
+                each
+                for each in view.containers
+                if each.id not in self._known and each.finished_at is not None and each.finished_at >= decided
+            )
+        return self._known.values()
+
+    async def _add(self, containers: Iterable[ObservedContainer]) -> None:
+        """Add containers that the request lacks, by the pod's record."""
+        lacking = list(containers)
+        if not lacking:
+            return
+        record = await asyncio.to_thread(read_pod_record, self._attempt.node.context, self._request.ref.uid)
+        pod = record.pod if record is not None else None
+        hook = pod is not None and pod.spec.termination_grace_period_seconds != 0
+        grace = self._request.grace_seconds
+        for each in lacking:
+            self._known[each.id] = kill_target(each.id, each.name, pod, grace_seconds=grace, with_hook=hook)
 
 
 async def _listed_as_stopped(attempt: StepAttempt) -> ObservedPod:
@@ -105,33 +140,6 @@ def _shows_what_to_stop(request: KillPod, view: ObservedPod) -> bool:
     alive = [each for each in view.containers if each.state != "exited"]
     meant = {target.id for target in request.targets if target.pre_stop is None}
     return bool(alive) and all(each.state == "running" and each.id in meant for each in alive)
-
-
-def _found_by_an_earlier_try(
-    attempt: StepAttempt, view: ObservedPod, targets: Mapping[str, KillTarget], pod: Pod | None, request: KillPod
-) -> list[KillTarget]:
-    """Return containers that an earlier try may have stopped before its worker was killed. The request lacks them.
-
-    They ended after the kill was decided. At that time they were still being started, so the workflow did not list
-    them.
-    """
-    if attempt.number == 1:
-        return []
-    decided = activity.info().scheduled_time
-    return [
-        _unforeseen(each, pod, request)
-        for each in view.containers
-        if each.id not in targets and each.finished_at is not None and each.finished_at >= decided
-    ]
-
-
-def _unforeseen(container: ObservedContainer, pod: Pod | None, request: KillPod) -> KillTarget:
-    """Return how to stop a container that the request does not name: it was being started when the kill was decided.
-
-    As in the kubelet, its preStop hook runs too, unless the pod's grace period is 0.
-    """
-    hook = pod is not None and pod.spec.termination_grace_period_seconds != 0
-    return kill_target(container.id, container.name, pod, grace_seconds=request.grace_seconds, with_hook=hook)
 
 
 async def stop_sandboxes(attempt: StepAttempt, view: ObservedPod, *, stopped: Collection[str] = ()) -> None:

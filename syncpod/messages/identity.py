@@ -84,6 +84,8 @@ class EndedLife(NamedTuple):
     ref: PodRef
     stopped: tuple[str, ...] = ()
     """Sandboxes (runtime ids) that its kill has stopped. A second stop would tear a sandbox's network down again."""
+    fence: int = 0
+    """The fence after that of its kill, so that the removal begins with the listing of the kill; 0 = not known."""
 
 
 def _address(text: str) -> str:

@@ -128,6 +128,11 @@ class PodReader:
         pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self.answers.ask_early(uid, made))
         return await self._complete(seq, observed_at, uid, pods.get(uid, ListedEntries()))
 
+    def nothing(self, uid: str) -> ObservedPod:
+        """Return the listing of a pod whose objects have all been removed just now, without asking the runtime."""
+        seq, observed_at = self._begin()
+        return ObservedPod(seq=seq, uid=uid, observed_at=observed_at)
+
     async def read_all(self) -> Relist:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
 

@@ -31,7 +31,7 @@ async def cluster_identity(client: Client) -> str:
 
 
 class OwnServer:
-    """Checks, ahead of a send if possible, that the server is the node's. Call all methods in one event loop."""
+    """Checks before a send that the server is the node's. Call all methods in one event loop."""
 
     def __init__(self, require: Callable[[], Awaitable[None]]) -> None:
         """`require` makes one check: it raises RPCError if the server is not the node's."""
@@ -39,21 +39,15 @@ class OwnServer:
         self._asked: tuple[float, asyncio.Future[None]] | None = None
         """When the last check began, and its result or pending result; None before the first check."""
 
-    def expect(self) -> None:
-        """Begin a check now, so that a send that follows soon need not wait for it."""
-        if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS / 2:
+    async def require(self) -> None:
+        """Raise RPCError if the server is not the node's. A check that began at most `_ASKED_SECONDS` ago is reused."""
+        if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS:
             asking = asyncio.ensure_future(self._require())
             asking.add_done_callback(_heard)
             self._asked = time.monotonic(), asking
-
-    async def require(self) -> None:
-        """Raise RPCError if the server is not the node's. A check that began at most `_ASKED_SECONDS` ago is reused."""
-        asked = self._asked
-        if asked is None or time.monotonic() - asked[0] > _ASKED_SECONDS:
-            await self._require()
-        else:
-            await asyncio.wait({asked[1]})
-            asked[1].result()
+        _, asked = self._asked
+        await asyncio.wait({asked})
+        asked.result()
 
 
 def _heard(asking: asyncio.Future[None]) -> None:

@@ -190,6 +190,22 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
     assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
 
 
+async def test_a_removal_begins_with_the_listing_of_the_kill_and_ends_without_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = bench.pod()
+    life = (await left_by_a_kill(pod))._replace(fence=pod.next_fence())
+
+    async def read(*_: object, **__: object) -> NoReturn:
+        raise AssertionError("the pod is listed once more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.node.reader, "read", read)
+        assert await Collector(bench.node).remove(life, never_asked)
+    assert (await pod.view()).sandboxes == ()
+    assert bench.agent.returned[-1].seq < (await pod.view()).seq
+
+
 async def test_what_a_kill_has_left_is_removed_also_without_a_record_or_with_one_of_another_cluster(
     bench: Bench,
 ) -> None:
@@ -235,7 +251,7 @@ async def test_a_life_is_over_if_its_pod_is_deleted_and_what_cannot_be_noted_is_
     def is_full(node: object, uid: str, incarnation: str) -> NoReturn:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("activities.pods.removal.write_tombstone", is_full)
+    monkeypatch.setattr("activities.pods.life_end.write_tombstone", is_full)
     assert (await full.delete()).over
     assert (full.directory.exists(), (await full.view()).sandboxes) == (False, ())
 

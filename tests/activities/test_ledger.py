@@ -121,7 +121,7 @@ async def test_waiting_pods_are_notified_even_if_cgroup_weights_cannot_be_set(
                 await admission.strike_what_is_gone(attempt.node, attempt.ref, page)
     if own:
         with pytest.raises(OSError, match="no cgroup"):
-            await admission.finish(attempt)
+            await admission.free_resources(attempt, "pod_terminated")
     assert told == [resize("patient")]
 
 

@@ -43,6 +43,17 @@ async def test_the_first_pod_owns_a_uid_until_its_record_is_removed(node: NodeCo
     assert "b/web" in await owners.bind(FIRST)
 
 
+async def test_the_end_of_a_life_leaves_the_uid_to_the_next_life_of_the_same_pod(node: NodeContext) -> None:
+    """The next life of a static pod binds its UID before it waits until the remains of the last one are removed."""
+    owners = UidOwners(node)
+    last, this = (FIRST.model_copy(update={"incarnation": incarnation}) for incarnation in ("life-1", "life-2"))
+    assert [await owners.bind(ref) for ref in (last, this)] == ["", ""]
+    owners.release(last)
+    assert await owners.bind(SECOND) == TAKEN
+    owners.release(this)
+    assert await owners.bind(SECOND) == ""
+
+
 async def test_a_new_worker_finds_the_owner_of_a_uid_in_the_record(node: NodeContext) -> None:
     pod = make_pod({}, uid="u1", name="web")
     make_directories(own_directories("u1", node))

@@ -306,19 +306,15 @@ class Told:
         return names(self.heard[-1]) if self.heard else ["nothing yet"]
 
 
-def source_of(
-    directory: Directory, told: Told, *, expect: Callable[[], None] = lambda: None, reread: float = 60.0
-) -> ManifestSource:
+def source_of(directory: Directory, told: Told, *, reread: float = 60.0) -> ManifestSource:
     """A source that follows the directory; by default it rereads seldom."""
     pods, report = cast(DesiredPods, told), cast(ManifestReport, told)
-    return ManifestSource(directory.files, pods, report, expect=expect, reread=reread)
+    return ManifestSource(directory.files, pods, report, reread=reread)
 
 
 @contextlib.asynccontextmanager
-async def following(
-    directory: Directory, told: Told, *, reread: float = 60.0, expect: Callable[[], None] = lambda: None
-) -> AsyncIterator[ManifestSource]:
-    source = source_of(directory, told, expect=expect, reread=reread)
+async def following(directory: Directory, told: Told, *, reread: float = 60.0) -> AsyncIterator[ManifestSource]:
+    source = source_of(directory, told, reread=reread)
     task = asyncio.create_task(source.run())
     try:
         yield source
@@ -396,27 +392,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise the wait for incomplete changes, so that a test's next action comes in time."""
     for name in ("GONE_SECONDS", "SETTLED_SECONDS", "UNSETTLED_SECONDS"):
         monkeypatch.setattr(manifest_source, name, 60.0)
-
-
-@pytest.mark.usefixtures("patient")
-async def test_a_change_is_expected_as_soon_as_a_file_is_gone(directory: Directory) -> None:
-    told, expected = Told(), asyncio.Event()
-    path = directory.write("a.yaml", pod("a"))
-    async with following(directory, told, expect=expected.set):
-        await seen(lambda: told.names == [f"a-{NODE}"])
-        assert not expected.is_set()
-        path.unlink()
-        await expected.wait()
-    assert len(told.heard) == 1
-
-
-async def test_a_new_file_is_expected_before_it_is_read(directory: Directory) -> None:
-    told, listed = Told(), []
-    async with following(directory, told, expect=lambda: listed.append(len(told.heard))):
-        await seen(lambda: len(told.heard) == 1)
-        directory.write("a.yaml", pod("a"))
-        await seen(lambda: told.names == [f"a-{NODE}"])
-    assert listed[0] == 1
 
 
 @pytest.mark.usefixtures("patient")

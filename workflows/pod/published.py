@@ -99,7 +99,9 @@ class PublishedPod:
     @property
     def ended_life(self) -> EndedLife | None:
         """The life that is over, whose remains the node removes; None while it goes on."""
-        return EndedLife(self.state.ref, self.state.stopped_sandboxes) if self.is_gone else None
+        if not self.is_gone:
+            return None
+        return EndedLife(self.state.ref, self.state.stopped_sandboxes, fence=self.state.fence + 1)
 
     def node(self) -> dict[str, Any]:
         """Return an empty document, since this is no node."""

@@ -102,7 +102,7 @@ def _add_manifests(
         files.node, FILE_SOURCE, agent.pod_orders, workflows, agent.task_watch.pods, agent.own_server.require
     )
     report = ManifestReport(pods, signals.static_pods, boot=life.boot, settle=files.settle)
-    source = ManifestSource(files, pods, report, expect=agent.own_server.expect)
+    source = ManifestSource(files, pods, report)
     agent.published_pods.watch(pods.published)
     agent.published_pods.watch_gone(pods.gone)
     agent.add_background_task("manifests", source.run)

@@ -50,17 +50,15 @@ class ManifestSource:
         pods: DesiredPods,
         report: ManifestReport,
         *,
-        expect: Callable[[], None] = lambda: None,
         reread: float = REREAD_SECONDS,
     ) -> None:
         """Read with `files`, run the pods with `pods`, and send problems to `report`.
 
-        `expect` is called as soon as anything in the directory changes. `reread` is the seconds between regular reads.
+        `reread` is the seconds between regular reads.
         """
         self._files = files
         self._pods = pods
         self._report = report
-        self._expect = expect
         self._reread = reread
         self._trouble = ""
 
@@ -68,7 +66,7 @@ class ManifestSource:
         """Follow the directory until cancelled."""
         try:
             while True:
-                changing = _changes(self._files.directory, self._reread, self._warn, self._expect)
+                changing = _changes(self._files.directory, self._reread, self._warn)
                 async with contextlib.aclosing(changing) as changes:
                     async for change in changes:
                         await self._round_until_taken(slow=change.is_slow, gone=change.gone)
@@ -126,15 +124,12 @@ class _Due(NamedTuple):
     """The names of files that were removed since the last read."""
 
 
-async def _changes(
-    directory: Path, reread: float, warn: Callable[[str], None], expect: Callable[[], None]
-) -> AsyncGenerator[_Due, None]:
+async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) -> AsyncGenerator[_Due, None]:
     """Yield at once, then whenever something in the directory may have changed, and every `reread` seconds.
 
     The regular read comes even if something changes more often. A file that was closed after writing, or moved into
     place, is reported at once. Any other change is reported once nothing more has happened for `SETTLED_SECONDS`, or
-    for `GONE_SECONDS` after a removal, and at most `UNSETTLED_SECONDS` after the change. `expect` is called as soon as
-    anything has changed.
+    for `GONE_SECONDS` after a removal, and at most `UNSETTLED_SECONDS` after the change.
 
     Ends when the directory has been replaced. If it cannot be watched, calls `warn` with the reason, and ends after
     `reread` seconds. The caller then starts anew.
@@ -163,14 +158,12 @@ async def _changes(
             yield _Due(is_slow=is_due, gone=watch.take_gone())
             if await _identity(directory) != watched:
                 return
-            change = await _next_change(watch, max(0.0, due - time.monotonic()), expect)
+            change = await _next_change(watch, max(0.0, due - time.monotonic()))
 
 
-async def _next_change(watch: DirectoryWatch, seconds: float, expect: Callable[[], None]) -> DirectoryChange:
+async def _next_change(watch: DirectoryWatch, seconds: float) -> DirectoryChange:
     """Wait until a change is to be read; return `DirectoryChange.NONE` if nothing changes for `seconds`."""
     change = await watch.noticed(seconds)
-    if change is not DirectoryChange.NONE:
-        expect()
     deadline = time.monotonic() + UNSETTLED_SECONDS
     while change in (DirectoryChange.GONE, DirectoryChange.BEGUN) and (left := deadline - time.monotonic()) > 0:
         settled = GONE_SECONDS if change is DirectoryChange.GONE else SETTLED_SECONDS
