@@ -1,7 +1,8 @@
 """The decisions of a run: those in its history, and those that its replay takes.
 
 A decision is a step, a wait, a signal to another workflow, or the end of the run. A step or wait that is begun and
-cancelled within one workflow task does not count: no command for it is sent to Temporal.
+cancelled within one workflow task does not count: no command for it is sent to Temporal. Each decision has a
+description in words: `start container web, restart 3`, `wait 10 s`, `continue as new`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from temporalio.api.common.v1 import Payload
@@ -19,7 +21,6 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 
 from syncpod.replay.comparison import Decided
-from syncpod.replay.wording import ENDS, OTHERS, signal_words, step_words, wait_words
 
 InputOf = Callable[[Sequence[Payload]], Mapping[str, Any]]
 """Returns the JSON of a step's input."""
@@ -36,6 +37,20 @@ _OTHERS: Final = {
     "upsert_workflow_search_attributes_event_attributes": "upsert_workflow_search_attributes",
     "workflow_properties_modified_event_attributes": "modify_workflow_properties",
 }
+_END_WORDS: Final[Mapping[str, str]] = {
+    "complete_workflow_execution": "end the workflow",
+    "fail_workflow_execution": "fail the workflow",
+    "cancel_workflow_execution": "end the workflow as cancelled",
+    "continue_as_new_workflow_execution": "continue as new",
+}
+"""The last decision of a run, by the name that Temporal gives the command."""
+_OTHER_WORDS: Final[Mapping[str, str]] = {
+    "cancel_timer": "end a wait early",
+    "request_cancel_activity": "cancel a step",
+    "upsert_workflow_search_attributes": "change the search attributes",
+    "modify_workflow_properties": "change the memo",
+}
+"""Commands that are not decisions, by the name that Temporal gives the command."""
 
 
 def completed_tasks(events: Sequence[HistoryEvent]) -> list[int]:
@@ -50,13 +65,13 @@ def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decided]
         kind = event.WhichOneof("attributes")
         said: Any = getattr(event, kind) if kind else None
         if kind == "activity_task_scheduled_event_attributes":
-            words = step_words(said.activity_type.name, input_of(said.input.payloads))
+            words = _step_words(said.activity_type.name, input_of(said.input.payloads))
         elif kind == "timer_started_event_attributes":
-            words = wait_words(said.start_to_fire_timeout.ToTimedelta())
+            words = _wait_words(said.start_to_fire_timeout.ToTimedelta())
         elif kind == "signal_external_workflow_execution_initiated_event_attributes":
-            words = signal_words(said.signal_name, said.workflow_execution.workflow_id)
+            words = _signal_words(said.signal_name, said.workflow_execution.workflow_id)
         elif kind in _ENDS:
-            words = ENDS[_ENDS[kind]]
+            words = _END_WORDS[_ENDS[kind]]
         else:
             continue
         found.append(Decided(said.workflow_task_completed_event_id, words, event.event_id))
@@ -70,7 +85,7 @@ def others(events: Sequence[HistoryEvent]) -> list[Decided]:
         kind = event.WhichOneof("attributes") or ""
         if kind in _OTHERS:
             task = getattr(event, kind).workflow_task_completed_event_id
-            found.append(Decided(task, OTHERS[_OTHERS[kind]], event.event_id))
+            found.append(Decided(task, _OTHER_WORDS[_OTHERS[kind]], event.event_id))
     return found
 
 
@@ -128,17 +143,17 @@ class Watching(WorkflowRunner):
             kind = command.WhichOneof("variant") or ""
             said: Any = getattr(command, kind)
             if kind == "schedule_activity":
-                words = step_words(said.activity_type, self._input_of(said.arguments))
+                words = _step_words(said.activity_type, self._input_of(said.arguments))
                 self._taken["step", said.seq] = Decided(task, words)
             elif kind == "start_timer":
-                self._taken["wait", said.seq] = Decided(task, wait_words(said.start_to_fire_timeout.ToTimedelta()))
+                self._taken["wait", said.seq] = Decided(task, _wait_words(said.start_to_fire_timeout.ToTimedelta()))
             elif kind == "signal_external_workflow_execution":
-                words = signal_words(said.signal_name, said.workflow_execution.workflow_id)
+                words = _signal_words(said.signal_name, said.workflow_execution.workflow_id)
                 self._taken["signal", said.seq] = Decided(task, words)
-            elif kind in ENDS:
-                self._taken["end", 0] = Decided(task, ENDS[kind])
-            elif kind in OTHERS and not self._forget(kind, said, task):
-                self.others.append(Decided(task, OTHERS[kind]))
+            elif kind in _END_WORDS:
+                self._taken["end", 0] = Decided(task, _END_WORDS[kind])
+            elif kind in _OTHER_WORDS and not self._forget(kind, said, task):
+                self.others.append(Decided(task, _OTHER_WORDS[kind]))
 
     def _forget(self, kind: str, said: Any, task: int) -> bool:
         """Remove the decision that this command cancels, if both are of one task. Return whether one was removed."""
@@ -147,3 +162,34 @@ class Watching(WorkflowRunner):
             return False
         del self._taken[begun, said.seq]
         return True
+
+
+def _step_words(name: str, given: Mapping[str, Any]) -> str:
+    """Return the description of a step, from its activity's name and the JSON of its input.
+
+    A pod's step is described by its container, number and victims; a node's step, by its pods; a fleet's, by its pods
+    and its node. Nothing else of the input is shown, so no value of a manifest appears.
+    """
+    target = given.get("target") or {}
+    if "ref" in given:
+        about = [given.get("container", ""), target.get("id", ""), *given.get("ids", ())]
+    else:
+        about = [_pod_in(each) for each in given.get("pods") or (given,)]
+    named = " ".join([name.replace("_", " "), *(part for part in about if part)])
+    return ", ".join([named, *(f"{word} {given[word]}" for word in ("restart", "attempt", "node") if word in given)])
+
+
+def _pod_in(given: Mapping[str, Any]) -> str:
+    """Return the name of the pod in the input of a node's or a fleet's step."""
+    metadata: Mapping[str, Any] = (given.get("pod") or given).get("metadata") or {}
+    return str(given.get("name") or metadata.get("name", ""))
+
+
+def _wait_words(length: timedelta) -> str:
+    """Return how long a wait is."""
+    return f"wait {length.total_seconds():.6g} s"
+
+
+def _signal_words(name: str, workflow_id: str) -> str:
+    """Return the description of a signal to another workflow."""
+    return f"signal {name} to {workflow_id}"

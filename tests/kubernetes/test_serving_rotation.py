@@ -14,8 +14,7 @@ from aiohttp import web
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
-from syncpod.agent.kubelet_port.serving_rotation import ServingRotation
+from syncpod.agent.kubelet_port.serving_certificate import ServingRotation, own_pair, tls
 from syncpod.kubernetes import certificate_requests
 from syncpod.kubernetes.certificate_requests import REQUESTS
 from syncpod.kubernetes.kubeconfig import read_kubeconfig

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from syncpod.pod.amounts import pod_amounts
 from syncpod.translation.cgroup_limits import pod_limits
-from syncpod.translation.oom_score import oom_score_adj
-from syncpod.translation.resources import cpu_quota, cpu_shares
+from syncpod.translation.resources import cpu_quota, cpu_shares, oom_score_adj
 from tests.translation.translation import HOST, NODE, as_data, configured, make_container, make_pod, sandbox
 
 GIB = 1 << 30

@@ -26,9 +26,9 @@ from syncpod.messages.steps import Allocation, Rejection, StepEvent, StepResult
 from syncpod.redaction import of_process
 from syncpod.temporal.failures import EncodedFailureConverter
 from syncpod.temporal.hiding import HiddenInLog
-from syncpod.temporal.json_logs import JsonFormatter
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.signing import SignablePayloadConverter
+from syncpod.worker.log import JsonFormatter
 from tests.journal.records import event
 
 TOKEN = "s3cret-token"

@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 
 import worker
 from syncpod.settings.command_line import parse_arguments
-from syncpod.temporal.json_logs import JsonFormatter
+from syncpod.worker.log import JsonFormatter
 
 
 def line_of(record: logging.LogRecord) -> dict[str, object]:

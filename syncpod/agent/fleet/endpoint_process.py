@@ -16,20 +16,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
 from syncpod.agent.fleet.endpoint import Endpoint
-from syncpod.agent.fleet.endpoint_ports import EndpointPorts
 from syncpod.gate.invitation_check import require_fitting
 from syncpod.kernel import libc
 from syncpod.kernel.os_errors import where_and_why, why_of
 from syncpod.kernel.process_log import SentencesInLog
 from syncpod.kernel.process_priority import be_ordinary
+from syncpod.messages.endpoint import INPUT, STDOUT, Ended, Forward
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import read_listening, read_membership
 from syncpod.settings.values import SettingsInvalid
+from syncpod.translation.names import NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
+
+if TYPE_CHECKING:
+    from syncpod.cri.client import CriClient
+    from syncpod.streaming.multiplex import Multiplex
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +80,53 @@ class _Identity:
         self._trouble = trouble
 
 
+class _Ports:
+    """Forwards connections to ports of the node's pods. The first one makes it connect to the runtime."""
+
+    def __init__(self, node: str, runtime: str) -> None:
+        """`runtime` is the address of the runtime of `node`. Only pods of this node can be reached."""
+        self._node, self._runtime = node, runtime
+        self._client: CriClient | None = None
+
+    async def carry(self, link: Multiplex, asked: Forward) -> Ended:
+        """Forward a connection to a port of a pod until it ends, and return how it ended. Raises PeerGone."""
+        from syncpod.cri.client import CriClient  # imported late: gRPC takes 50 ms
+        from syncpod.cri.errors import TransportFault
+        from syncpod.handlers.port_forwarding import NotForwarded, PodGone, PodPorts
+        from syncpod.streaming.multiplex import PeerGone
+
+        if self._client is None:
+            self._client = CriClient(self._runtime)
+        labels = {NODE_LABEL: self._node, POD_NAMESPACE_LABEL: asked.namespace, POD_NAME_LABEL: asked.pod}
+        try:
+            await PodPorts(self._client, asked.pod, labels).carry(_Far(link), asked.port)
+        except NotForwarded as why:
+            return Ended(refused=str(why), is_pod_gone=isinstance(why, PodGone))
+        except TransportFault:
+            return Ended(refused=f"the runtime of node {self._node} does not answer")
+        except PeerGone:
+            raise
+        except ConnectionError as broken:
+            return Ended(refused=str(broken))
+        return Ended(code=0)
+
+
+class _Far:
+    """The client's side of the connection, over the link (a `syncpod.handlers.port_forwarding.Near`)."""
+
+    def __init__(self, link: Multiplex) -> None:
+        self._link = link
+
+    async def read(self) -> bytes:
+        return await self._link.read(INPUT)
+
+    async def write(self, data: bytes) -> None:
+        await self._link.write(STDOUT, data)
+
+    async def finish(self) -> None:
+        await self._link.end(STDOUT)
+
+
 async def _serve(state_dir: Path, runtime: str) -> None:
     """Serve the endpoint that the state directory names, until cancelled."""
     wanted = read_listening(state_dir)
@@ -100,7 +152,7 @@ async def _started(identity: _Identity, host: str, port: int, runtime: str) -> t
         invitation = await asyncio.to_thread(identity.read)
         if invitation is not None:
             try:
-                endpoint = Endpoint(invitation, os.environ, EndpointPorts(invitation.node, runtime).carry)
+                endpoint = Endpoint(invitation, os.environ, _Ports(invitation.node, runtime).carry)
                 await endpoint.start(host, port)
             except OSError as error:
                 identity.warn(f"the node cannot listen at {host}:{port} for its fleet's machine: {why_of(error)}")

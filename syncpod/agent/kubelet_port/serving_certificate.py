@@ -1,11 +1,15 @@
-"""Makes the serving certificate of the kubelet's port, and its TLS context.
+"""Makes or requests the serving certificate of the kubelet's port, and makes its TLS context.
 
 Like a kubelet without TLS bootstrap, the node makes a self-signed certificate. An API server verifies it only with
-`--kubelet-certificate-authority`. The certificate is kept on disk for the next worker.
+`--kubelet-certificate-authority`. The certificate is kept on disk for the next worker. With serverTLSBootstrap, the
+node requests a certificate from the cluster, and rotates it (pkg/kubelet/certificate/kubelet.go, v1.36,
+NewKubeletServerCertificateManager). Difference: until the first request is approved, the port has the node's
+self-signed certificate, while a kubelet refuses every connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import ssl
 from collections.abc import Sequence
@@ -19,8 +23,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from syncpod.agent.node_workflow.status import engine_version
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.memory_file import memory_file
+from syncpod.kubernetes.certificate_files import serving_file
+from syncpod.kubernetes.certificate_rotation import Rotation
+from syncpod.kubernetes.certificates import SERVING_SIGNER, WantedCertificate
+from syncpod.kubernetes.client import ApiClient
+from syncpod.kubernetes.kubeconfig import Kubeconfig
 
 FILE_NAME: Final = "kubelet-serving.pem"
 _VALID: Final = timedelta(days=365)
@@ -99,3 +109,29 @@ def tls(pair: str, client_authorities: str) -> ssl.SSLContext:
         context.load_verify_locations(cadata=client_authorities)
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
+
+
+class ServingRotation:
+    """Requests and rotates the certificate of one node's port."""
+
+    def __init__(
+        self, config: Kubeconfig, node: str, addresses: Sequence[str], state_dir: Path, context: ssl.SSLContext
+    ) -> None:
+        """Request a certificate for name and addresses from the cluster of `config`, and put it into `context`."""
+        self._config, self._context = config, context
+        self._certificate = WantedCertificate(node, SERVING_SIGNER, (node,), tuple(addresses))
+        self._file = serving_file(state_dir)
+
+    async def run(self) -> None:
+        """Keep the certificate valid until cancelled."""
+        async with ApiClient(self._config, user_agent=f"syncpod/{engine_version()}") as client:
+            await Rotation(client, self._file, self._wanted, replaced=self._use).run()
+
+    async def _wanted(self) -> WantedCertificate:
+        return self._certificate
+
+    async def _use(self) -> None:
+        """Use the certificate in the file for new connections."""
+        pair = (await asyncio.to_thread(self._file.read)).decode()
+        with memory_file(pair) as path:
+            self._context.load_cert_chain(path, password=lambda: "")  # else OpenSSL prompts at the terminal

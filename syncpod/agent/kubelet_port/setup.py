@@ -15,8 +15,7 @@ from syncpod.agent.agent import Agent
 from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.configuration import kubelet_configuration
 from syncpod.agent.kubelet_port.port import KubeletPort, PortPlace
-from syncpod.agent.kubelet_port.serving_certificate import own_pair, tls
-from syncpod.agent.kubelet_port.serving_rotation import ServingRotation
+from syncpod.agent.kubelet_port.serving_certificate import ServingRotation, own_pair, tls
 from syncpod.agent.node_workflow.status import engine_version
 from syncpod.agent.own_commands import command_environment
 from syncpod.agent.pod_source import NodePods
