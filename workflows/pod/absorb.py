@@ -37,7 +37,7 @@ from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, Pro
 from syncpod.messages.steps import NOT_READY_FAULTS
 from syncpod.pod import PodCondition
 from workflows.effects import Effect, effects
-from workflows.pod import facts, resizing, restart_of_all
+from workflows.pod import facts, holds, resizing, restart_of_all
 from workflows.pod.desired import (
     add_ephemeral_container,
     apply,
@@ -169,7 +169,7 @@ def _end_due_backoff(state: PodState, subject: str, restart: int, subjects: tupl
     """
     is_held = subject in (*subjects, backoff.RESTART_ALL) and restart == _number_held(state, subject)
     if is_held and not _is_at_limit(state, subject):
-        state.over = {**state.over, subject: now + QUEUE_TOLERANCE}
+        holds.end_due(state, subject, now + QUEUE_TOLERANCE)
 
 
 def _end_all_backoffs(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool) -> Said:
@@ -181,7 +181,7 @@ def _end_all_backoffs(state: PodState, signal: BackoffExpired, subjects: tuple[s
     if runs and not is_stuck:
         raise Rejected(f"container {subject} runs: there is no back-off to end")
     container = subject if subject in _containers(state) else ""
-    state.released = {**state.released, subject: _number_held(state, subject)}
+    holds.end_all(state, subject, _number_held(state, subject))
     if signal.appeared:
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
         return Said(why, container)
@@ -246,7 +246,7 @@ def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]
         if newest is not None:
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":
-            state.released = {**state.released, name: state.next_restart(name)}
+            holds.end_all(state, name, state.next_restart(name))
     return [Said(f"an operator restarts {name}", name, fact) for name in names]
 
 

@@ -18,8 +18,8 @@ from syncpod.lifecycle.restart_pacing import RestartPermission
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages.steps import NOT_PULLED, PullImage, StartContainer
 from syncpod.pod import Container, ContainerKind, EphemeralContainer, Pod
-from workflows.pod import facts
-from workflows.pod.decision import Decision, Hold, Step, failure_hold, is_released
+from workflows.pod import facts, holds
+from workflows.pod.decision import Decision, Hold, Step
 from workflows.pod.state import PodState, RestartOfAll
 from workflows.summaries import clip
 
@@ -37,7 +37,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     restart = state.next_restart(name)
     key = backoff.step_key("start", name)
 
-    held = failure_hold(state, key, name, restart, now)
+    held = holds.failure_hold(state, key, name, restart, now)
     if held:
         return Decision(holds=(held,))
     apart = planned_step.verb == StepName.START_EPHEMERAL_CONTAINER
@@ -51,7 +51,7 @@ def start_container(state: PodState, planned_step: PlannedStep, now: datetime) -
     absent = name in state.missing_images and policies != {"Never"}
     if absent or ("Always" in policies and state.pulled.get(name) != restart):
         image_key = backoff.image_key(state.pod.metadata.uid, container.image)
-        held = failure_hold(state, image_key, name, restart, now)
+        held = holds.failure_hold(state, image_key, name, restart, now)
         if held and held.reason in NOT_PULLED:
             return Decision(holds=(held,))
         if held:
@@ -97,7 +97,7 @@ def _first_of_all(state: PodState, last: RestartOfAll, planned_step: PlannedStep
 
     allowed, store = ask(state.backoff, now)
     if not allowed.allowed:
-        if not is_released(state, backoff.RESTART_ALL, last.number, allowed.retry_at):
+        if not holds.is_ended(state, backoff.RESTART_ALL, last.number, allowed.retry_at):
             return _held_back(backoff.RESTART_ALL, last.number, allowed)
         store = _released(state.backoff, backoff.step_key(backoff.RESTART_ALL), allowed, ask, now)
     first = start_container(over, planned_step, now)
@@ -170,7 +170,7 @@ def _crash_loop(
     """
     last = state.last_exit(name)
     free = RestartPermission(allowed=True)
-    if last is None or state.cleared.get(name) == last.id:
+    if last is None or holds.is_counted(state, last):
         return free, None, ""
     container = state.container(name)
     meta = state.pod.metadata
@@ -187,6 +187,6 @@ def _crash_loop(
     allowed, store = ask(state.backoff, now)
     if allowed.allowed:
         return allowed, store, last.id
-    if is_released(state, name, restart, allowed.retry_at):
+    if holds.is_ended(state, name, restart, allowed.retry_at):
         return free, _released(state.backoff, key, allowed, ask, now), last.id
     return allowed, None, last.id

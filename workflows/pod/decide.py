@@ -32,9 +32,10 @@ from syncpod.messages.steps import (
     StepInput,
     SyncVolumes,
 )
-from workflows.pod import facts, killing, resizing, restart_of_all, verdicts
+from workflows.pod import facts, holds, killing, resizing, restart_of_all, verdicts
 from workflows.pod.container_start import START_KINDS, start_container
-from workflows.pod.decision import Decision, Hold, Step, unless_held
+from workflows.pod.decision import Decision, Hold, Step
+from workflows.pod.holds import unless_held
 from workflows.pod.state import PodState
 from workflows.summaries import clip
 
@@ -111,12 +112,10 @@ def record_step(state: PodState, step: Step, now: datetime) -> StepInput:
     if step.store is not None:
         state.backoff = step.store
     if step.cleared:
-        state.cleared = {**state.cleared, step.container: step.cleared}
+        holds.count(state, step.container, step.cleared)
     if step.follows_restart_of_all and state.restart_all is not None:
         restart_of_all.finish(state, state.restart_all, now)
-    subject = step.container or step.name.value
-    state.released = {name: restart for name, restart in state.released.items() if name != subject}
-    state.over = {name: at for name, at in state.over.items() if name != subject}
+    holds.use_up(state, step.subject)
     if step.name == StepName.KILL_POD and state.kill_by is None:
         state.kill_by = moment_after(now, killing.grace(state))
     if step.name == StepName.CREATE_SANDBOX and state.own.sandboxes and not state.adopting:
@@ -176,20 +175,20 @@ def _first_allowed(state: PodState, steps: Iterable[PlannedStep], pulling: Colle
 
     Difference: a concurrent pull delays only its own container. The kubelet's SyncPod waits for it.
     """
-    holds: list[Hold] = []
+    held: list[Hold] = []
     for planned_step in steps:
         if planned_step.verb in START_KINDS and planned_step.container in pulling:
             decision = Decision()
         else:
             decision = _as_step(state, planned_step, now)
         if decision.step is not None:
-            return Decision(decision.step, tuple(holds))
+            return Decision(decision.step, tuple(held))
         if decision.failure is not None:
             return decision
-        holds.extend(hold for hold in decision.holds if hold not in holds)
+        held.extend(hold for hold in decision.holds if hold not in held)
         if STEPS[planned_step.verb].place is Place.PLANNED and not planned_step.sidecar:
             break
-    return Decision(None, tuple(holds))
+    return Decision(None, tuple(held))
 
 
 def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decision:

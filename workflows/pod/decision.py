@@ -1,4 +1,4 @@
-"""The result of a decision: one step, or the holds that delay it; and the holds that earlier failures impose."""
+"""The result of a decision: one step, or the holds that delay it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from syncpod.journal.records import Fact
-from syncpod.lifecycle import backoff
 from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.lifecycle.kill_cause import KillCause
 from syncpod.lifecycle.observed import Seq
 from syncpod.lifecycle.status import PodFailure
 from syncpod.messages.steps import StepInput
-from workflows.pod.state import PodState
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,11 @@ class Step:
     """It requested resources from the node that are no longer desired."""
     replaces: str = ""
     """The instance (runtime id) that the step kills only to replace it, even if its policy would not restart it."""
+
+    @property
+    def subject(self) -> str:
+        """The subject of its holds: its container, or the step's name if it is about no container."""
+        return self.container or self.name.value
 
     @property
     def fact(self) -> str:
@@ -93,31 +96,3 @@ class Decision:
     def deadline(self) -> datetime | None:
         """When the earliest hold ends; None means that there are only signals to wait for."""
         return min((hold.until for hold in self.holds if hold.until is not None), default=None)
-
-
-def unless_held(state: PodState, step: Step, now: datetime) -> Decision:
-    """Return the decision to take `step`, or the hold that its earlier failures impose."""
-    subject = step.container or step.name.value
-    restart = state.next_restart(step.container) if step.container else 0
-    held = failure_hold(state, step.key, subject, restart, now)
-    return Decision(holds=(held,)) if held else Decision(step)
-
-
-def failure_hold(state: PodState, key: str, subject: str, restart: int, now: datetime) -> Hold | None:
-    """Return the hold that an earlier failure under `key` still imposes; None if it is over or was released."""
-    until = backoff.held_until(state.backoff, key, now=now)
-    if until is None or is_released(state, subject, restart, until):
-        return None
-    entry = state.backoff.entries[key]
-    return Hold(subject, restart, until, entry.delay, entry.reason, entry.message)
-
-
-def is_released(state: PodState, subject: str, restart: int, until: datetime | None) -> bool:
-    """Say whether a signal has ended a back-off.
-
-    An operator's signal ends every back-off of a subject. The signal of the node's queue ends the back-offs that are
-    over at the signal's time. If both a crash loop and a failed start hold a subject, the subject is held until the
-    later end.
-    """
-    over = state.over.get(subject)
-    return state.released.get(subject) == restart or (over is not None and until is not None and until <= over)

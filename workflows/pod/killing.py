@@ -21,7 +21,8 @@ from syncpod.messages.steps import (
     RemoveContainers,
 )
 from syncpod.pod import Container, Pod
-from workflows.pod.decision import Decision, Step, unless_held
+from workflows.pod.decision import Decision, Step
+from workflows.pod.holds import unless_held
 from workflows.pod.state import Kill, PodState
 from workflows.pod.verdicts import DEADLINE_EXCEEDED
 

@@ -26,7 +26,7 @@ from syncpod.messages.steps import (
     StepResult,
 )
 from syncpod.pod import Pod
-from workflows.pod import observing, repetition, resizing, verdicts
+from workflows.pod import holds, observing, repetition, resizing, verdicts
 from workflows.pod.decision import Step
 from workflows.pod.state import FAILED_HOOKS_KEPT, FailedHook, PodState
 
@@ -63,7 +63,7 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
             if isinstance(step.input, AllocateResources) and result.allocation is not None:
                 resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
-            state.cleared = _without(state.cleared, step.container)
+            holds.uncount(state, step.container)
 
 
 def _with_hooks(step: Step, result: StepResult) -> str:
@@ -128,7 +128,7 @@ def _done(state: PodState, step: Step) -> None:
     match step.name:
         case StepName.START_CONTAINER | StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER:
             state.waiting = _without(state.waiting, step.container)
-            state.cleared = _without(state.cleared, step.container)
+            holds.uncount(state, step.container)
             state.missing_images = tuple(name for name in state.missing_images if name != step.container)
             resizing.started(state, step.container)
         case StepName.PULL_IMAGE:
@@ -214,7 +214,7 @@ def failed_step(
         state.failed_hooks = (*state.failed_hooks, failed)[-FAILED_HOOKS_KEPT:]
     if not _ended_by_start(state, step, fault):
         state.backoff = backoff.record_failure(state.backoff, step.key, now=now, reason=fault, message=message)
-    state.cleared = _without(state.cleared, step.container)
+    holds.uncount(state, step.container)
     failure = STEPS[step.name].failure
     if failure.is_waiting_reason:
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
@@ -243,7 +243,7 @@ def _ended_by_start(state: PodState, step: Step, fault: str) -> bool:
 
 def cancelled_step(state: PodState, step: Step, started: datetime, now: datetime) -> None:
     """Record that a step was cancelled before it changed anything."""
-    state.cleared = _without(state.cleared, step.container)
+    holds.uncount(state, step.container)
     took = int((now - started) / timedelta(milliseconds=1))
     about = {"container": step.container, "fact": step.fact}
     state.note(now, "step", step.name.value, step.why, outcome="cancelled", took_ms=took, **about)

@@ -14,6 +14,7 @@ from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.restart import matching_rule
 from syncpod.messages.steps import RemoveContainers, StepInput
 from syncpod.pod import Pod, PodCondition
+from workflows.pod import holds
 from workflows.pod.state import PodState, RestartOfAll
 
 
@@ -34,14 +35,14 @@ def release(state: PodState) -> bool:
     """End the back-off of the pending restart of all, at an operator's request. Return whether one was pending."""
     last = state.pending_restart_of_all
     if last is not None:
-        state.released = {**state.released, backoff.RESTART_ALL: last.number}
+        holds.end_all(state, backoff.RESTART_ALL, last.number)
     return last is not None
 
 
 def finish(state: PodState, last: RestartOfAll, now: datetime) -> None:
     """Record that the restart of all is over, since its first container is started again."""
     state.restart_all = last.model_copy(update={"begun": True})
-    state.released = {name: which for name, which in state.released.items() if name != backoff.RESTART_ALL}
+    holds.use_up(state, backoff.RESTART_ALL)
     known = state.status.conditions
     over = conditions.stamp(
         PodCondition(type=ALL_CONTAINERS_RESTARTING, status="False"),

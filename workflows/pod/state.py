@@ -177,6 +177,9 @@ class PodState(BaseModel):
 
     backoff: BackoffStore = Field(default_factory=BackoffStore)
     repeated: Repetition = Repetition()
+    # The ends of back-offs, which only the functions of `workflows.pod.holds` change. One table of them would be no
+    # simpler: a subject can have all three at once, each with its own content and its own end. And it would need the
+    # same three names in the snapshot, since an older worker that gets a pod back reads them (docs/upgrading.md).
     released: dict[str, int] = {}
     """By container or step: the restart that an operator or the agent allows to start during its back-off, however long
     that still lasts."""
