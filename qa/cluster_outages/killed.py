@@ -127,8 +127,8 @@ def _is_once(room: Room, name: str) -> None:
     held(is_ready(found) and restarts(found, name) == 0, f"the status is {json.dumps(found.get('status'))[:300]}")
     own = container(room.own(name), name).get("containerID")
     held(container(found, name).get("containerID") == own, "the container's id at the API server is another one")
-    told = _events(room, name)
-    held(max(told.values(), default=0) <= 1, f"events that were told twice: {told}")
+    written = _events(room, name)
+    held(max(written.values(), default=0) <= 1, f"events that were written twice: {written}")
 
 
 def _events(room: Room, name: str) -> Counter[str]:

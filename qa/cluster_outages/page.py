@@ -50,12 +50,12 @@ A kubelet that is restarted while its server is away runs none of the cluster's 
 node of ours runs those of the last list, since each is a workflow on the node's own Temporal server. So after a
 reboot without the API server **a pod may run that the cluster has given up meanwhile**, and, for a Deployment or
 after a forced deletion, has replaced elsewhere: two copies of it. A kubelet without its server keeps such pods
-too, as long as nobody reboots it. The node hears of it with its first list, and ends them. Until then:
+too, as long as nobody reboots it. The node learns it from its first list, and ends them. Until then:
 
 - A Deployment's pods are meant to bear a second copy.
-- A StatefulSet's pod is not replaced before its node has confirmed its end, or somebody has forced it. Whoever
-  forces it vouches that the node is off, as with any kubelet: cut its power, or its way to the storage, first. The
-  taint `node.kubernetes.io/out-of-service` says the same.
+- A StatefulSet's pod is not replaced before its node has confirmed its end, or somebody has forced it. By
+  forcing it you vouch that the node is off, as with any kubelet: cut its power, or its way to the storage, first. The
+  taint `node.kubernetes.io/out-of-service` means the same.
 - What must never run twice takes a lease of its own, and ends itself when it cannot renew it. A node does not do
   that for pods of a cluster: `syncpod.dev/when-lost: stop-after=5m`, with which a cut-off node stops a pod by
   itself, is for workloads of [a fleet](fleet.md).
@@ -68,7 +68,7 @@ _KILLED: Final = """
 A point is the moment before or after a call that changes something in the runtime or at the API server, or before
 a file of a pod is made, renamed or removed. At each one a worker with a fresh pod kills itself, as `kill -9`
 would, and the next worker goes on. Then the container has started once, its status at the API server is right, and
-no event of it was told twice. Each point was tried, of a start in two runs: a run tries twenty, evenly spread, or
+no event of it was written twice. Each point was tried, of a start in two runs: a run tries twenty, evenly spread, or
 those that it is asked for. The calls to the runtime are also tried [one by one](crash-points.md), on each runtime.
 """
 _STARTS: Final = """\
@@ -96,7 +96,7 @@ _RIGHTS: Final = """
 ## What a node's key can do
 
 The key of a node is its certificate, of group `system:nodes`. The Node authorizer and the plugin `NodeRestriction`
-of the API server bound what it can do; both have to be on, as with kubeadm and k3s. Whoever steals it from
+of the API server bound what it can do; both have to be on, as with kubeadm and k3s. A thief who takes it from
 `kubernetes/client-current.pem` or the kubeconfig can do this, from anywhere:
 
 | request | done | the server's answer |
@@ -107,8 +107,8 @@ So a thief reads the Secrets and has the accounts of **the pods of that node**, 
 pods, end them, and fill the list of events; other nodes' pods and Secrets are out of reach. To shut it out, taint
 the Node (`NoExecute`): its pods leave, nothing new comes, and what the key is good for goes with them. A node
 cannot take the taint away, but where the Node is deleted it may make it anew, without one. The certificate counts
-until its end, since an API server has no list of revoked ones; only another authority ends it at once. Whoever is
-root on the node can do more: [the threat model](threat-model.md).
+until its end, since an API server has no list of revoked ones; only another authority ends it at once. The node's
+root can do more: [the threat model](threat-model.md).
 """
 
 

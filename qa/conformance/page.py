@@ -37,7 +37,7 @@ _TWO_HEAD: Final = """
 `python -m qa.conformance --nodes 2` runs Conformance as a whole, {total} tests, against two nodes. As far as
 the network goes, they stand on two machines; each has a containerd 2.4.2 and a kube-proxy of its own, and
 CoreDNS is a Deployment on them. `--node kubelet` exchanges both nodes. {one} of these tests are among those
-above. Of the other {others}, {share} were run with two nodes. A test that had failed ran again once its cause
+above. The other {others} were run with two nodes, {share} of them. A test that had failed ran again once its cause
 was mended, be it in the images, the network or the node; its last run counts.
 
 **The kubelet {version} passes {kubelet} of {run}, two nodes of ours {ours}.**

@@ -1,6 +1,6 @@
 """The kubelet's port: authorization, answers, and limits for hostile clients.
 
-Holds: At the kubelet's port nobody is told anything whom the API server has not let in.
+Holds: The kubelet's port answers nobody whom the API server has not let in.
 """
 
 from __future__ import annotations
