@@ -31,7 +31,7 @@ def fleet_step(name: str, step: Callable[[_Asked], Awaitable[_Answer]]) -> Calla
     """
 
     @functools.wraps(step)
-    async def told(asked: _Asked) -> _Answer:
+    async def retryable(asked: _Asked) -> _Answer:
         try:
             return await step(asked)
         except RPCError as error:
@@ -41,4 +41,4 @@ def fleet_step(name: str, step: Callable[[_Asked], Awaitable[_Answer]]) -> Calla
         log.warning("%s is tried again: %s", name, why)
         raise ApplicationError(why, type=kind, category=ApplicationErrorCategory.BENIGN) from None
 
-    return activity.defn(name=name)(told)
+    return activity.defn(name=name)(retryable)

@@ -193,7 +193,7 @@ async def _look_at(client: Client, run: WorkflowExecution, wanted: Sequence[Pod]
     try:
         return _Found(offer, await _own(client, offer, owner))
     except (ValueError, RPCError, WorkflowQueryFailedError) as error:
-        return _Found(offer) if _has_left(error) else _Found(offer, _unheard(offer, owner), node.name)
+        return _Found(offer) if _has_left(error) else _Found(offer, _without_answer(offer, owner), node.name)
 
 
 def _has_left(error: Exception) -> bool:
@@ -217,7 +217,7 @@ async def _own(client: Client, offer: NodeOffer, owner: str) -> HostedPods:
     )
 
 
-def _unheard(offer: NodeOffer, owner: str) -> HostedPods:
+def _without_answer(offer: NodeOffer, owner: str) -> HostedPods:
     """Return a workload's pods in a node's list with unknown states, as for a node without contact."""
     own = [there for there in offer.pods if there.owner == owner]
     pods = tuple(PlacedPod(namespace=there.namespace, name=there.name, owner=owner) for there in own)

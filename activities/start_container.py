@@ -27,7 +27,7 @@ from syncpod.handlers.hook import HookFailed, failure_message
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages import ObservedContainer, ObservedPod
 from syncpod.messages.steps import Fault, Outcome, StartContainer, StepResult
-from syncpod.node.announcements import Heard
+from syncpod.node.announcements import Announced
 from syncpod.node.log_links import links_directory, make_log_link
 from syncpod.node.pod_threads import DiskWork
 from syncpod.node.pod_volumes import MountFailure
@@ -358,10 +358,10 @@ class _Start:
     # --- start --------------------------------------------------------------------------------------------------------
 
     async def _start(self, container_id: str, view: ObservedPod) -> StepResult:
-        with self.attempt.node.announcements.of(container_id) as heard:
-            return await self._start_hearing(container_id, view, heard)
+        with self.attempt.node.announcements.of(container_id) as announced:
+            return await self._start_announced(container_id, view, announced)
 
-    async def _start_hearing(self, container_id: str, view: ObservedPod, heard: Heard) -> StepResult:
+    async def _start_announced(self, container_id: str, view: ObservedPod, announced: Announced) -> StepResult:
         """Start the container that this try created, and remove older dead instances meanwhile."""
         name = self.container.name
         if self.attempt.interrupted:
@@ -385,7 +385,9 @@ class _Start:
             if ended is not None:
                 return ended
             await self._post_start(container_id, view)
-            status = await read_once_started(self.attempt, self.request, container_id, heard, is_to_end=self._is_to_end)
+            status = await read_once_started(
+                self.attempt, self.request, container_id, announced, is_to_end=self._is_to_end
+            )
             return StepResult(id=container_id, status=status)
         finally:
             await linking
@@ -454,17 +456,19 @@ class _Start:
         ports = {port.name: port.container_port for port in container.ports if port.name}
         target = hook_target(self.attempt.node.context, view, container_id, ports)
         try:
-            told = await self.attempt.interruptible(carry_out_hook(container.lifecycle.post_start, target, self.cri))
+            fallback = await self.attempt.interruptible(
+                carry_out_hook(container.lifecycle.post_start, target, self.cri)
+            )
         except HookFailed as failed:
             activity.logger.warning("the postStart hook of container %s failed: %s", container_id, failed)
             await self._end(container_id)
-            told_of = warning("FailedPostStartHook", "PostStartHook failed", container.name)
+            failed_hook = warning("FailedPostStartHook", "PostStartHook failed", container.name)
             ref = self.request.ref
             pod = f"{ref.name}_{ref.namespace}({ref.uid})"
             message = failure_message(container.lifecycle.post_start, container.name, pod, failed)
-            raise PodFault(Fault.POST_START_HOOK_ERROR, message, told_of) from failed
-        if told:
-            self.attempt.events.append(warning("LifecycleHTTPFallback", told, container.name))
+            raise PodFault(Fault.POST_START_HOOK_ERROR, message, failed_hook) from failed
+        if fallback:
+            self.attempt.events.append(warning("LifecycleHTTPFallback", fallback, container.name))
         try:
             await note_hook_ended(self.attempt, self.request, container_id)
         except OSError as error:  # the note only decides how soon the next worker begins to probe

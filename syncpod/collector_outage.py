@@ -80,7 +80,7 @@ class CollectorOutage:
         self._since: float | None = None
         """When the first batch of the current outage was lost; None = there is no outage."""
         self._lost = 0
-        self._is_told = False
+        self._is_logged = False
         """Whether the log has a line about the current outage."""
         self._next = clock()
         """Time by the clock at which the current interval ends."""
@@ -122,15 +122,15 @@ class CollectorOutage:
         else:
             text = "%s has not taken %d batches of %s in %.0f s; the latest: %s"
             log.warning(text, self._collector, self._lost, self._what, now - self._since, why)
-        self._is_told = True
+        self._is_logged = True
 
     def _taken(self) -> None:
-        if self._since is None or not (self._is_told or self._clock() >= self._next):
+        if self._since is None or not (self._is_logged or self._clock() >= self._next):
             return
         text = "%s takes %s again, after %.0f s; %s lost"
         lost = "1 batch is" if self._lost == 1 else f"{self._lost} batches are"
         log.info(text, self._collector, self._what, self._clock() - self._since, lost)
-        self._since, self._lost, self._is_told = None, 0, False
+        self._since, self._lost, self._is_logged = None, 0, False
 
 
 def cause(said: Sequence[logging.LogRecord]) -> str:

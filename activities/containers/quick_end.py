@@ -17,7 +17,7 @@ from syncpod.cri.errors import CriError
 from syncpod.kernel.process_end import listening
 from syncpod.messages import ObservedPod
 from syncpod.messages.steps import StartContainer
-from syncpod.node.announcements import Heard
+from syncpod.node.announcements import Announced
 from syncpod.node.runtime_answers import Made
 
 LINGER_SECONDS = 0.2
@@ -33,17 +33,17 @@ Such a runtime may drop an announcement (containerd 2.x, if its reader is too sl
 
 
 async def read_once_started(
-    attempt: StepAttempt, request: StartContainer, container_id: str, heard: Heard, *, is_to_end: bool
+    attempt: StepAttempt, request: StartContainer, container_id: str, announced: Announced, *, is_to_end: bool
 ) -> ObservedPod:
     """Read the pod after a successful start; if the container is to end, wait a moment for its end first."""
     if is_to_end:
-        return await _read_at_its_end(attempt, request, container_id, heard)
+        return await _read_at_its_end(attempt, request, container_id, announced)
     attempt.mark_finishing()
     return await attempt.read(Made(request.sandbox_id, container_id))
 
 
 async def _read_at_its_end(
-    attempt: StepAttempt, request: StartContainer, container_id: str, heard: Heard
+    attempt: StepAttempt, request: StartContainer, container_id: str, announced: Announced
 ) -> ObservedPod:
     """Read the pod once the container has ended, or after a moment.
 
@@ -57,15 +57,15 @@ async def _read_at_its_end(
     with contextlib.suppress(Interrupted, CriError), ExitStack() as watching:
         process = await _Process.of(attempt, container_id, watching, attempt.mark_waiting if is_first else None)
         while monotonic() < process.awaited_until(deadline) and not attempt.interrupted:
-            if heard.anything or not process.runs:
-                await attempt.pause(_SELDOM_SECONDS if heard.anything else _LOOK_SECONDS, until=heard.end)
+            if announced.anything or not process.runs:
+                await attempt.pause(_SELDOM_SECONDS if announced.anything else _LOOK_SECONDS, until=announced.end)
             else:
                 await attempt.pause(_SELDOM_SECONDS, until=process.end)
             if await reader.has_exited(container_id, sandbox_id=home, succeeded=attempt.mark_finishing):
                 break
-            if heard.end.is_set():  # announced before it was listed: from now on the runtime is polled
-                heard.end.clear()
-                heard.anything = False
+            if announced.end.is_set():  # announced before it was listed: from now on the runtime is polled
+                announced.end.clear()
+                announced.anything = False
     return await attempt.read()
 
 
@@ -92,14 +92,14 @@ class _Process:
         if pid <= 0:
             return this
 
-        def heard() -> None:
+        def process_ended() -> None:
             this._ended_at = monotonic()
             this.end.set()
             if ended is not None:
                 ended()
 
         with contextlib.suppress(OSError):  # such as a kernel without pidfds
-            watching.enter_context(listening(pid, heard))
+            watching.enter_context(listening(pid, process_ended))
             this._is_watched = True
         return this
 

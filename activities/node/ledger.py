@@ -33,7 +33,7 @@ class PutOff:
     ref: PodRef
     rank: tuple[int, bool]
     demand: Demand
-    told_of: Trigger | None = None
+    trigger: Trigger | None = None
     """The reason for which the pod was notified that there may be room; None if it has not been notified yet."""
 
 
@@ -158,7 +158,7 @@ class LockedLedger:
             return None
         if put_off.demand != demand_of(pod):
             return "pod_updated"
-        return put_off.told_of or "periodic_retry"
+        return put_off.trigger or "periodic_retry"
 
     def take_waiting(self, trigger: Trigger, capacity: Capacity) -> tuple[WaitsForRoom, ...]:
         """Return the pods to notify of room: deferred resizes, then rejected pods; each by rank, then by waiting time.
@@ -167,8 +167,8 @@ class LockedLedger:
         again. So a pod that no longer needs the resize is notified once in vain, and not each time a pod ends. Only as
         many rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
         """
-        waiting = [each for each in self._put_off.values() if each.told_of is None]
-        self._put_off.update((each.ref.uid, replace(each, told_of=trigger)) for each in waiting)
+        waiting = [each for each in self._put_off.values() if each.trigger is None]
+        self._put_off.update((each.ref.uid, replace(each, trigger=trigger)) for each in waiting)
         resized = (WaitsForRoom(each.ref, StepName.ALLOCATE_RESOURCES) for each in sorted(waiting, key=_rank))
         return (*resized, *(WaitsForRoom(each.ref, StepName.CREATE_SANDBOX) for each in self._take_fitting(capacity)))
 

@@ -89,9 +89,9 @@ class BackoffQueue:
 
     def _expired(self, key: tuple[str, str], alarm: _Alarm) -> None:
         alarm.timer = None
-        alarm.ringing = asyncio.create_task(self._ring_until_heard(key, alarm), name=f"back-off {'/'.join(key)}")
+        alarm.ringing = asyncio.create_task(self._ring_until_answered(key, alarm), name=f"back-off {'/'.join(key)}")
 
-    async def _ring_until_heard(self, key: tuple[str, str], alarm: _Alarm) -> None:
+    async def _ring_until_answered(self, key: tuple[str, str], alarm: _Alarm) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GIVE_UP_SECONDS
         pause, longest = _RETRY_SECONDS

@@ -28,7 +28,7 @@ def add_node_api(
         agent.published_pods,
         open_pods=open_pods,
         orphaned=OrphanedPods(context, agent.pleg.listings, open_pods),
-        untold=agent.prober.untold,
+        unreported=agent.prober.unreported,
         running=agent.running,
         settle_journal=agent.journal.settle,
         refresh_report=refresh_report,

@@ -205,9 +205,9 @@ class _Listener:
             # Expect the exit from now on: after a shim was killed, the runtime lists exit code 255 before it kills the
             # container's processes.
             self._exits.expect(self._id)
-        asyncio.get_running_loop().add_reader(pidfd, self._heard)
+        asyncio.get_running_loop().add_reader(pidfd, self._process_ended)
 
-    def _heard(self) -> None:
+    def _process_ended(self) -> None:
         pidfd, self._pidfd = self._pidfd, -1
         asyncio.get_running_loop().remove_reader(pidfd)
         if self._exits is None:

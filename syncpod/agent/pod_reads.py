@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from temporalio.client import WorkflowExecution
 
 from syncpod.agent.orphaned_pods import OrphanedPod
-from syncpod.agent.probing.untold import UntoldFailures, with_untold
+from syncpod.agent.probing.unreported import UnreportedFailures, with_unreported
 from syncpod.api.source import CannotSay
 from syncpod.messages.reads import PodReads
 from syncpod.node.orphan_mark import NO_WORKFLOW, marked
@@ -20,11 +20,11 @@ from syncpod.temporal.pod_search_attributes import recorded_as
 
 
 @dataclass(frozen=True)
-class PodWithUntold(PodReads):
+class PodWithUnreported(PodReads):
     """A pod's published state, and failures of its probes that were not sent to its workflow yet."""
 
     published: PodReads
-    untold: Sequence[UntoldFailures]
+    unreported: Sequence[UnreportedFailures]
 
     def pod(self) -> dict[str, Any]:
         """Return the whole Pod with its status."""
@@ -40,7 +40,7 @@ class PodWithUntold(PodReads):
 
     def events(self) -> list[dict[str, Any]]:
         """Return the pod's events, including those of the failed probes."""
-        return with_untold(self.published.events(), self.untold)
+        return with_unreported(self.published.events(), self.unreported)
 
     def steps(self) -> list[str]:
         """Return the names of the steps that are under way."""

@@ -15,8 +15,8 @@ from temporalio.client import WorkflowExecution
 
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.orphaned_pods import OrphanedPod, OrphanedPods
-from syncpod.agent.pod_reads import PodWithoutWorkflow, PodWithUntold, RecordedPod
-from syncpod.agent.probing.untold import UntoldFailures
+from syncpod.agent.pod_reads import PodWithoutWorkflow, PodWithUnreported, RecordedPod
+from syncpod.agent.probing.unreported import UnreportedFailures
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
@@ -45,23 +45,23 @@ class NodePods:
         *,
         open_pods: OpenPods | None = None,
         orphaned: OrphanedPods | None = None,
-        untold: Callable[[str], Sequence[UntoldFailures]] = lambda _: (),
+        unreported: Callable[[str], Sequence[UnreportedFailures]] = lambda _: (),
         running: Collection[RunningStep] = (),
         settle_journal: Callable[[], Awaitable[str]] | None = None,
         refresh_report: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Answer from the `published` states. Without `open_pods`, reads that need to know which pods are open fail.
 
-        `orphaned` finds pods that run without a workflow; they are listed beside the open ones, with a mark. `untold`
-        takes a pod's UID, and returns failures of its probes that were not sent to its workflow yet. `running` has the
-        steps that are under way. `settle_journal` brings the journal up to date, and `refresh_report` the node's
-        report.
+        `orphaned` finds pods that run without a workflow; they are listed beside the open ones, with a mark.
+        `unreported` takes a pod's UID, and returns failures of its probes that were not sent to its workflow yet.
+        `running` has the steps that are under way. `settle_journal` brings the journal up to date, and `refresh_report`
+        the node's report.
         """
         self._node = node
         self._published = published
         self._open_pods = open_pods
         self._orphaned = orphaned
-        self._untold = untold
+        self._unreported = unreported
         self._running = running
         self._settle_journal, self._refresh_report = settle_journal, refresh_report
 
@@ -219,8 +219,10 @@ class NodePods:
     # --- one pod ------------------------------------------------------------------------------------------------------
 
     def _known_pod(self, workflow_id: str, run: PublishedRun) -> SourcePod:
-        published, untold = run.published, tuple(self._untold(run.published.uid))
-        return SourcePod(*_key(workflow_id), run.run_id, PodWithUntold(published, untold) if untold else published)
+        published, unreported = run.published, tuple(self._unreported(run.published.uid))
+        return SourcePod(
+            *_key(workflow_id), run.run_id, PodWithUnreported(published, unreported) if unreported else published
+        )
 
     def _as_orphan(self, orphan: OrphanedPod, run: PublishedRun | None) -> SourcePod:
         """Return a pod without a workflow: its last published state, marked."""

@@ -28,12 +28,12 @@ async def list_events(source: PodSource, asked: Request, namespace: str | None) 
         fields = parse_field_selector(asked.one("fieldSelector"), _FIELDS)
     except ValueError as wrong:
         raise ApiError(400, f"{wrong}") from None
-    told = await source.open_pods(namespace, ())
+    pods = await source.open_pods(namespace, ())
     await source.settle_journal()
     now = datetime.now(UTC)
 
     def found() -> list[PodEvent]:
-        present = [event for one in told for event in events_of(one.reads.pod(), one.reads.events())]
+        present = [event for one in pods for event in events_of(one.reads.pod(), one.reads.events())]
         return by_time([*present, *gone_events(source.state_dir, source.node, present, namespace, now)])
 
     def chosen(event: PodEvent) -> Iterator[dict[str, Any]]:

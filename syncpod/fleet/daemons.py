@@ -66,7 +66,7 @@ class Standing:
     """The node should have a pod."""
     may_stay: bool
     """A pod that the node already has may stay."""
-    is_heard: bool = True
+    is_present: bool = True
     """The node can be reached."""
     is_tolerated: bool = True
     """The pod tolerates all taints of the node, also those of a node that is lost or cordoned."""
@@ -74,7 +74,7 @@ class Standing:
     """Why a pod may not stay; "" if it may."""
 
 
-_UNSEEN: Final = Standing(False, True, is_heard=False, is_tolerated=False)
+_UNSEEN: Final = Standing(False, True, is_present=False, is_tolerated=False)
 """A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: a removal of
 the node would be signalled to the pods' owners."""
 
@@ -95,16 +95,16 @@ def standing(pod: Pod, node: NodeOffer) -> Standing:
 
     Mirrors daemon_controller.go, v1.36, NodeShouldRunDaemonPod. The node's free room does not matter here.
     """
-    is_heard = node.presence != "Unknown"
+    is_present = node.presence != "Unknown"
     if pod.spec.node_name and pod.spec.node_name != node.name:
-        return Standing(False, False, is_heard, False, f"spec.nodeName is {pod.spec.node_name}")
+        return Standing(False, False, is_present, False, f"spec.nodeName is {pod.spec.node_name}")
     if not matches_node(pod, node.name, node.labels):
-        return Standing(False, False, is_heard, False, "the node does not match its node selector or affinity")
+        return Standing(False, False, is_present, False, "the node does not match its node selector or affinity")
     if (taint := untolerated(taints_of(node), pod.spec.tolerations, ENDS)) is not None:
-        return Standing(False, False, is_heard, False, f"it does not tolerate the node's taint {taint}")
+        return Standing(False, False, is_present, False, f"it does not tolerate the node's taint {taint}")
     is_tolerated = untolerated(taints_of(node), pod.spec.tolerations, KEEPS_AWAY) is None
     takes_new = is_tolerated and not (node.unschedulable or node.doubled)
-    return Standing(is_heard and takes_new, True, is_heard, is_tolerated)
+    return Standing(is_present and takes_new, True, is_present, is_tolerated)
 
 
 def decide_daemons(
@@ -144,18 +144,18 @@ class _DaemonSetDecider:
         hosts = {member.node: Standing(True, True) for member in self._members if member.node in self._unread}
         self._nodes = dict(sorted((hosts | dict(nodes)).items()))
         self._going: dict[str, str] = {}
-        self._heard = [name for name, node in self._nodes.items() if node.is_heard and node.should_run]
-        self._read = [name for name in self._heard if name not in self._unread]
-        """Those of `_heard` whose pods are made and replaced now."""
+        self._present = [name for name, node in self._nodes.items() if node.is_present and node.should_run]
+        self._read = [name for name in self._present if name not in self._unread]
+        """Those of `_present` whose pods are made and replaced now."""
         self._closed = [
             name
             for name, node in self._nodes.items()
-            if node.is_heard and not node.should_run and name not in self._unread
+            if node.is_present and not node.should_run and name not in self._unread
         ]
         """Nodes that take no new pod. A pod that such a node has stays, unless it is outdated and not available."""
-        self._surge = size_of(spec.max_surge, len(self._heard), up=True)
-        self._unavailable = size_of(spec.max_unavailable, len(self._heard), up=True)
-        self._state = with_spec(RolloutSpec(spec.revision, len(self._heard)), state, now)
+        self._surge = size_of(spec.max_surge, len(self._present), up=True)
+        self._unavailable = size_of(spec.max_unavailable, len(self._present), up=True)
+        self._state = with_spec(RolloutSpec(spec.revision, len(self._present)), state, now)
         self._create: list[Creation] = []
         self._rolled_back = self._failed = self._became_good = self._complete = ""
         self._times: list[datetime] = []
@@ -168,7 +168,7 @@ class _DaemonSetDecider:
         self._replace_outdated()
         self._mark_good()
         counted = [member for member in self._members if self._counts(member)]
-        noted = self._numbers_of(self._heard, counted)
+        noted = self._numbers_of(self._present, counted)
         self._times += [
             member.ready_since + self._spec.min_ready for member in counted if member.ready_since is not None
         ]
@@ -195,7 +195,7 @@ class _DaemonSetDecider:
         pod, since it gets no new one.
         """
         kept = {member.node for member in counted if self._nodes.get(member.node, _UNSEEN).is_tolerated}
-        nodes = {*self._heard, *kept}
+        nodes = {*self._present, *kept}
         there = [member for member in counted if member.node in nodes]
         return replace(self._numbers_of(nodes, there), misscheduled=len(counted) - len(there))
 
@@ -268,8 +268,8 @@ class _DaemonSetDecider:
         """Remove old pods, or create new ones beside them, as many as the bounds allow."""
         held = self._is_held() or self._is_in_trouble()
         alone = [there[0] for name in self._read if len(there := self._there(name)) == 1 and not self._is_new(there[0])]
-        both = sum(len(self._there(name)) > 1 for name in self._heard)
-        lacking = sum(not any(map(self._is_available, self._there(name))) for name in self._heard)
+        both = sum(len(self._there(name)) > 1 for name in self._present)
+        lacking = sum(not any(map(self._is_available, self._there(name))) for name in self._present)
         for member in (one for name in self._closed for one in self._there(name) if not self._is_new(one)):
             if not self._is_available(member):
                 self._going[member.name] = f"{member.called} is removed: {self._outdated()}"
@@ -307,11 +307,11 @@ class _DaemonSetDecider:
         """
         return not (self._create or self._unread) and all(
             len(there := self._there(name)) == 1 and self._is_new(there[0]) and self._is_available(there[0])
-            for name in self._heard
+            for name in self._present
         )
 
     def _mark_good(self) -> None:
-        if not self._heard or not self._is_complete():
+        if not self._present or not self._is_complete():
             return
         self._complete = self._state.target
         self._state = replace(self._state, setbacks=0, held_until=None)
@@ -327,7 +327,7 @@ class _DaemonSetDecider:
             return f"{state.target} is rolled out{f'; {state.rolled_back}' if state.rolled_back else ''}"
         how = "is incomplete" if state.target == state.good else "is being rolled out"
         said = f"{state.rolled_back or f'{state.target} {how}'}: {numbers}"
-        there = [one for name in self._heard for one in self._there(name) if self._is_new(one)]
+        there = [one for name in self._present for one in self._there(name) if self._is_new(one)]
         unread = [f"no answer from {_some(self._unread)}"] if self._unread else []
         lacks = (why_unavailable(each) for each in there if not self._is_available(each))
         return "; ".join([said, *unread, *lacks][:2])

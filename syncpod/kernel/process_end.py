@@ -51,11 +51,11 @@ def listening(pid: int, ended: Callable[[], None]) -> Iterator[None]:
         return
     loop = asyncio.get_running_loop()
 
-    def heard() -> None:
+    def stop_and_report() -> None:
         loop.remove_reader(pidfd)
         ended()
 
-    loop.add_reader(pidfd, heard)
+    loop.add_reader(pidfd, stop_and_report)
     try:
         yield
     finally:

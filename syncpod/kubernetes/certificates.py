@@ -104,11 +104,11 @@ def request_document(wanted: WantedCertificate, key: bytes) -> dict[str, Any]:
         builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(wanted)), critical=False)
     request = builder.sign(private, hashes.SHA256()).public_bytes(Encoding.PEM)
     public = private.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    told = "\0".join((wanted.node, wanted.signer, *wanted.names, *wanted.addresses)).encode()
+    identity = "\0".join((wanted.node, wanted.signer, *wanted.names, *wanted.addresses)).encode()
     return {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "CertificateSigningRequest",
-        "metadata": {"name": f"node-csr-{hashlib.sha256(public + told).hexdigest()[:43]}"},
+        "metadata": {"name": f"node-csr-{hashlib.sha256(public + identity).hexdigest()[:43]}"},
         "spec": {
             "request": base64.b64encode(request).decode(),
             "signerName": wanted.signer,

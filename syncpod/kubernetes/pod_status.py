@@ -69,11 +69,11 @@ def without_replaced_ends(
         return ours
     before = mapping(pod.get("status"))
 
-    def told(kind: str) -> list[Mapping[str, Any]]:
+    def merged(kind: str) -> list[Mapping[str, Any]]:
         known = {each.get("name"): each for each in mappings(before.get(kind))}
         return [_until_replaced(each, known.get(each.get("name"), {}), replacing) for each in mappings(ours.get(kind))]
 
-    return {**ours, **{kind: told(kind) for kind in _KINDS if kind in ours}}
+    return {**ours, **{kind: merged(kind) for kind in _KINDS if kind in ours}}
 
 
 def _until_replaced(now: Mapping[str, Any], before: Mapping[str, Any], replacing: Collection[str]) -> Mapping[str, Any]:

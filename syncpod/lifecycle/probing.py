@@ -49,27 +49,27 @@ class Failures:
     """
 
     total: int = 0
-    told: int = 0
+    reported: int = 0
     text: str = ""
     """The answer of the last failure, or why the probe could not be run."""
 
     @property
-    def untold(self) -> int:
+    def unreported(self) -> int:
         """The number of failures that the pod's workflow has not received."""
-        return self.total - self.told
+        return self.total - self.reported
 
     @property
     def is_due(self) -> bool:
         """Whether to send the count to the workflow now, although the result has not changed."""
-        return self.untold > 0 and self.total == 10 ** (len(str(self.total)) - 1)
+        return self.unreported > 0 and self.total == 10 ** (len(str(self.total)) - 1)
 
     def one_more(self, text: str) -> Failures:
         """Return the count with one more failure, whose text is `text`."""
         return replace(self, total=self.total + 1, text=text)
 
-    def all_told(self) -> Failures:
+    def all_reported(self) -> Failures:
         """Return the count with every failure marked as received by the pod's workflow."""
-        return replace(self, told=self.total)
+        return replace(self, reported=self.total)
 
 
 def failure_text(type_: ProbeType, answer: str) -> str:
@@ -84,8 +84,8 @@ def error_text(type_: ProbeType, error: str) -> str:
 
 def first_failures(state: ProbeState) -> Failures:
     """Return the count of a new probe: 1 if its known result is a failure, which an earlier agent has already sent."""
-    told = int(state.settled and state.result == "failure")
-    return Failures(total=told, told=told)
+    reported = int(state.settled and state.result == "failure")
+    return Failures(total=reported, reported=reported)
 
 
 def probe_of(container: Container, type_: ProbeType) -> Probe | None:

@@ -167,8 +167,8 @@ class QuerySpec:
     @property
     def description(self) -> str:
         """The description that ``temporal workflow metadata`` and the Temporal UI show."""
-        told = "" if self.arguments == "none" else f". Arguments: {self.arguments}"
-        return f"{self.meaning}{told}".replace("`", "")
+        takes = "" if self.arguments == "none" else f". Arguments: {self.arguments}"
+        return f"{self.meaning}{takes}".replace("`", "")
 
 
 @dataclass(frozen=True)

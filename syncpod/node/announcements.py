@@ -11,7 +11,7 @@ from syncpod.cri.port import ContainerEvent
 
 
 @dataclass(eq=False)
-class Heard:
+class Announced:
     """The runtime's events about one container since its listener was registered."""
 
     anything: bool = False
@@ -24,21 +24,21 @@ class Announcements:
     """Distributes the events of a node's runtime by container. All methods belong to one event loop."""
 
     def __init__(self) -> None:
-        self._heard: dict[str, Heard] = {}
+        self._announced: dict[str, Announced] = {}
 
     @contextlib.contextmanager
-    def of(self, container_id: str) -> Iterator[Heard]:
+    def of(self, container_id: str) -> Iterator[Announced]:
         """Receive a container's events during the block. A second listener for a container replaces the first."""
-        heard = self._heard[container_id] = Heard()
+        announced = self._announced[container_id] = Announced()
         try:
-            yield heard
+            yield announced
         finally:
-            if self._heard.get(container_id) is heard:
-                del self._heard[container_id]
+            if self._announced.get(container_id) is announced:
+                del self._announced[container_id]
 
     def take(self, event: ContainerEvent) -> None:
         """Pass an event to its container's listener, if there is one."""
-        if (heard := self._heard.get(event.id)) is not None:
-            heard.anything = True
+        if (announced := self._announced.get(event.id)) is not None:
+            announced.anything = True
             if event.is_end:
-                heard.end.set()
+                announced.end.set()

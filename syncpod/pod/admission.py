@@ -105,8 +105,8 @@ def _problems(written: Pod, pod: Pod) -> list[Problem]:
     """Return what is wrong, unknown or not supported in `pod`, which is `written` with its defaults."""
     problems = _of_what_is_written([*validate_pod(pod), *check_supported(pod)], written, pod)
     if pod.spec.ephemeral_containers:
-        told = "must not be set in a manifest; they are added to a running pod"
-        problems.append(Problem("spec.ephemeralContainers", told))
+        text = "must not be set in a manifest; they are added to a running pod"
+        problems.append(Problem("spec.ephemeralContainers", text))
     return problems
 
 
@@ -119,11 +119,11 @@ def _of_what_is_written(problems: list[Problem], written: Pod, defaulted: Pod) -
     if not problems:
         return []
     theirs, ours = to_wire(written), to_wire(defaulted)
-    told = {one.message for one in problems if _has(theirs, one.path)}
+    messages = {one.message for one in problems if _has(theirs, one.path)}
     return [
         each
         for one in problems
-        if one.message not in told or _has(theirs, one.path) or not _has(ours, one.path)
+        if one.message not in messages or _has(theirs, one.path) or not _has(ours, one.path)
         for each in (one if _has(theirs, one.path) else _where_it_is_written(one, theirs),)
     ]
 

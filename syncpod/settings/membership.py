@@ -15,7 +15,7 @@ from syncpod.settings.invitation import Invitation, read_invitation, write_invit
 from syncpod.settings.values import SettingsInvalid
 
 FILE_NAME: Final = "fleet.json"
-TOLD_FILE_NAME: Final = "fleet-told-key.json"
+RECEIVED_FILE_NAME: Final = "fleet-told-key.json"
 LISTEN_FILE_NAME: Final = "fleet-listen"
 EARLIER_FILE_NAME: Final = "fleet-earlier-keys.json"
 EARLIER_FLEET_FILE_NAME: Final = "fleet-earlier-fleet-keys.json"
@@ -26,7 +26,7 @@ more."""
 
 
 @dataclass(frozen=True)
-class ToldKey:
+class ReceivedKey:
     """The public sealing key that a fleet has sent to its node, in place of the one in the invitation."""
 
     number: int
@@ -49,32 +49,32 @@ def read_membership(state_dir: Path) -> Invitation | None:
     if not path.exists():
         return None
     invitation = read_invitation(path)
-    told = _read_told_key(state_dir, invitation)
-    return invitation if told is None else replace(invitation, fleet_key=told.key)
+    received = _read_received_key(state_dir, invitation)
+    return invitation if received is None else replace(invitation, fleet_key=received.key)
 
 
-def keep_told_key(state_dir: Path, invitation: Invitation, told: ToldKey) -> None:
+def keep_received_key(state_dir: Path, invitation: Invitation, received: ReceivedKey) -> None:
     """Record a key as the only sealing key of the fleet that the node trusts while it has this invitation.
 
     Atomic. Blocks. Raises OSError, and ValueError if a later key is known.
     """
-    before = _read_told_key(state_dir, invitation)
-    if before is not None and before.number > told.number:
+    before = _read_received_key(state_dir, invitation)
+    if before is not None and before.number > received.number:
         raise ValueError("the node already has a later key")
-    document = {"invitation": _digest(invitation), "number": told.number, "key": told.key}
-    replace_file(state_dir / TOLD_FILE_NAME, json.dumps(document) + "\n", durable=True)
+    document = {"invitation": _digest(invitation), "number": received.number, "key": received.key}
+    replace_file(state_dir / RECEIVED_FILE_NAME, json.dumps(document) + "\n", durable=True)
 
 
-def _read_told_key(state_dir: Path, invitation: Invitation) -> ToldKey | None:
+def _read_received_key(state_dir: Path, invitation: Invitation) -> ReceivedKey | None:
     """Return the key that the fleet has sent to the node under this invitation; None if it has sent none."""
     try:
-        found = json.loads((state_dir / TOLD_FILE_NAME).read_text())
-        told, key = found["invitation"], ToldKey(number=int(found["number"]), key=str(found["key"]))
+        found = json.loads((state_dir / RECEIVED_FILE_NAME).read_text())
+        digest, key = found["invitation"], ReceivedKey(number=int(found["number"]), key=str(found["key"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        raise SettingsInvalid(f"{state_dir / TOLD_FILE_NAME}: cannot be read: join with a new invitation") from None
-    return key if told == _digest(invitation) else None
+        raise SettingsInvalid(f"{state_dir / RECEIVED_FILE_NAME}: cannot be read: join with a new invitation") from None
+    return key if digest == _digest(invitation) else None
 
 
 def _digest(invitation: Invitation) -> str:
@@ -98,11 +98,11 @@ def keep_membership(state_dir: Path, invitation: Invitation) -> None:
         _keep_earlier(state_dir / EARLIER_FLEET_FILE_NAME, before.fleet_key, invitation.fleet_key)
     write_invitation(membership_file(state_dir), invitation)
     try:
-        is_told = _read_told_key(state_dir, invitation) is not None
+        is_received = _read_received_key(state_dir, invitation) is not None
     except SettingsInvalid:
-        is_told = False
-    if not is_told:
-        (state_dir / TOLD_FILE_NAME).unlink(missing_ok=True)
+        is_received = False
+    if not is_received:
+        (state_dir / RECEIVED_FILE_NAME).unlink(missing_ok=True)
 
 
 def _keep_earlier(path: Path, before: str, now: str) -> None:
@@ -181,5 +181,5 @@ def forget_membership(state_dir: Path) -> None:
     """Remove all records of the node's membership of a fleet. Blocks. Raises OSError."""
     keep_listening(state_dir, "")
     forget_earlier_keys(state_dir)
-    (state_dir / TOLD_FILE_NAME).unlink(missing_ok=True)
+    (state_dir / RECEIVED_FILE_NAME).unlink(missing_ok=True)
     membership_file(state_dir).unlink(missing_ok=True)

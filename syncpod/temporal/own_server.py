@@ -43,14 +43,14 @@ class OwnServer:
         """Raise RPCError if the server is not the node's. A check that began at most `_ASKED_SECONDS` ago is reused."""
         if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS:
             asking = asyncio.ensure_future(self._require())
-            asking.add_done_callback(_heard)
+            asking.add_done_callback(_retrieve_error)
             self._asked = time.monotonic(), asking
         _, asked = self._asked
         await asyncio.wait({asked})
         asked.result()
 
 
-def _heard(asking: asyncio.Future[None]) -> None:
+def _retrieve_error(asking: asyncio.Future[None]) -> None:
     """Retrieve the error of a check whose result may never be awaited, so that asyncio does not log it."""
     if not asking.cancelled():
         asking.exception()

@@ -41,9 +41,9 @@ async def _pending(step: PendingActivityInfo, converter: DataConverter) -> Pendi
 
 async def _why(failure: Failure, converter: DataConverter) -> str:
     """Return why a step last failed. If a failure has long traces, the server keeps a shorter copy as the cause."""
-    told = Failure()
-    told.CopyFrom(failure.cause if failure.message == _TOO_LARGE else failure)
-    error = await converter.decode_failure(told)
+    cause = Failure()
+    cause.CopyFrom(failure.cause if failure.message == _TOO_LARGE else failure)
+    error = await converter.decode_failure(cause)
     if isinstance(error, FailureError) and error.message == ENCODED:
         return UNREADABLE
     return error.message if isinstance(error, FailureError) else str(error)

@@ -110,12 +110,12 @@ async def test_an_event_has_its_pod_read(scene: Scene) -> None:
 
 
 async def test_who_waits_for_the_end_of_one_container_hears_of_it(scene: Scene) -> None:
-    with scene.announcements.of("id") as heard, scene.announcements.of("other") as other:
+    with scene.announcements.of("id") as announced, scene.announcements.of("other") as other:
         scene.runtime.announces()
-        await until(lambda: heard.anything)
-        assert not heard.end.is_set()
+        await until(lambda: announced.anything)
+        assert not announced.end.is_set()
         scene.runtime.next.put_nowait(ContainerEvent("id", {}, is_end=True))
-        await heard.end.wait()
+        await announced.end.wait()
         assert not other.anything
     scene.runtime.announces()
     await scene.relisted(1)

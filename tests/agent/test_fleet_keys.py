@@ -10,11 +10,11 @@ from syncpod.cli.machine.state_directory import OURS
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import (
     EARLIER_FILE_NAME,
-    ToldKey,
+    ReceivedKey,
     forget_membership,
     keep_listening,
     keep_membership,
-    keep_told_key,
+    keep_received_key,
     read_earlier_keys,
 )
 
@@ -72,7 +72,7 @@ def test_down_knows_each_file_of_a_membership(tmp_path: Path) -> None:
     """Otherwise `syncpod down --purge` keeps the directory."""
     keep_membership(tmp_path, FIRST)
     keep_membership(tmp_path, later := replace(FIRST, key=key(1), fleet_key=f"{FIRST.fleet_key}1"))
-    keep_told_key(tmp_path, later, ToldKey(number=1, key=later.fleet_key))
+    keep_received_key(tmp_path, later, ReceivedKey(number=1, key=later.fleet_key))
     keep_listening(tmp_path, "127.0.0.1:1")
     names = {each.name for each in tmp_path.iterdir()}
     assert len(names) == 5 and names <= OURS

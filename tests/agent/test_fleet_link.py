@@ -18,7 +18,7 @@ from syncpod.agent.fleet.link import Dismissed, FleetLink
 from syncpod.agent.fleet.member import FleetMembership
 from syncpod.messages.fleet import dismissal
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import ToldKey, keep_membership, keep_told_key
+from syncpod.settings.membership import ReceivedKey, keep_membership, keep_received_key
 from syncpod.temporal.plugin import NoServer
 from syncpod.temporal.sealing import FleetKey
 from tests.agent.waiting import until
@@ -129,7 +129,7 @@ async def test_a_key_that_the_fleet_has_told_is_used_at_once_and_ends_nothing(
     running = asyncio.create_task(linked.run())
     try:
         await until(lambda: bool(connected))
-        keep_told_key(tmp_path, invitation, ToldKey(number=1, key="-----BEGIN PUBLIC KEY-----\n2"))
+        keep_received_key(tmp_path, invitation, ReceivedKey(number=1, key="-----BEGIN PUBLIC KEY-----\n2"))
         await until(lambda: bool(member.trusted))
         assert [key.pem[-1] for key in connected] == ["2"] and len(made) == len(member.trusted) == 1
         keep_membership(tmp_path, replace(invitation, certificate="-----BEGIN CERTIFICATE-----\n2"))

@@ -82,11 +82,11 @@ class Bench:
     def intent(self, generation: int, *pods: dict[str, Any], node: str = "n1", stamp: int = 0) -> Intent:
         return Intent(fleet="f", node=node, generation=generation, stamp=stamp, pods=pods)
 
-    def heard(self, *, after: float) -> None:
+    def note_contact(self, *, after: float) -> None:
         """Let the node hear its fleet every few seconds for this long."""
         for _ in range(int(after // 5)):
             self.now += 5
-            self.contact.heard()
+            self.contact.note_contact()
 
 
 @pytest.fixture
@@ -296,19 +296,19 @@ async def test_a_new_workflow_of_the_node_is_told_the_list(bench: Bench) -> None
 async def test_a_cut_off_node_stops_what_must_not_run_without_the_fleet(bench: Bench) -> None:
     moves, stops = pod("moves", "replace-after=1m"), pod("stops", "stop-after=1m")
     await bench.member.take(bench.intent(1, pod("waits"), moves, stops))
-    bench.heard(after=40)
+    bench.note_contact(after=40)
     bench.now += 59
     await bench.member.mind_silence()
     assert len(bench.told) == 1
     bench.now += 1
     await bench.member.mind_silence()
     assert bench.told[1:] == [["waits", "moves"]]
-    bench.heard(after=RETURN_SECONDS - 5)
+    bench.note_contact(after=RETURN_SECONDS - 5)
     await bench.member.mind_silence()
     assert len(bench.told) == 2, "the fleet has not had the time to say which of two copies goes"
     await bench.member.take(bench.intent(2, pod("waits"), pod("stops", "stop-after=1m")))
     assert bench.told[2:] == [["waits"]]
-    bench.heard(after=15)
+    bench.note_contact(after=15)
     await bench.member.mind_silence()
     assert bench.told[3:] == [["waits", "stops"]]
 
@@ -328,7 +328,7 @@ async def test_a_restarted_worker_counts_on(
     bench: Bench, seconds: float, clock_moved: float, reboots: bool, stops: bool
 ) -> None:
     await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
-    bench.heard(after=40)
+    bench.note_contact(after=40)
     noted = time.time() - seconds - clock_moved
     os.utime(bench.state_dir / "fleet-contact", (noted, noted))
     later = (
@@ -340,29 +340,29 @@ async def test_a_restarted_worker_counts_on(
 
 async def test_a_pod_of_which_a_node_learns_when_it_is_back_waits_until_the_contact_is_steady(bench: Bench) -> None:
     """It was placed there just before the node was lost. The fleet may have replaced it since."""
-    bench.heard(after=60)
+    bench.note_contact(after=60)
     bench.now += 300
-    bench.heard(after=5)
+    bench.note_contact(after=5)
     late, slow = pod("late", "stop-after=1m"), pod("slow", "stop-after=10m")
     await bench.member.take(bench.intent(1, pod("waits"), late, slow))
     assert bench.told == [["waits", "slow"]]
     bench.now += RETURN_SECONDS + 5
-    bench.heard(after=20)
+    bench.note_contact(after=20)
     await bench.member.mind_silence()
     assert len(bench.told) == 1, "the contact was lost again, and is not steady yet"
-    bench.heard(after=15)
+    bench.note_contact(after=15)
     await bench.member.mind_silence()
     assert bench.told[1:] == [["waits", "late", "slow"]]
 
 
 async def test_a_worker_that_hears_the_fleet_before_its_first_look_stops_what_was_replaced(bench: Bench) -> None:
     await bench.member.take(bench.intent(1, pod("stops", "stop-after=1m")))
-    bench.heard(after=40)
+    bench.note_contact(after=40)
     later = Bench(bench.state_dir, now=bench.now + 300)
-    later.heard(after=5)
+    later.note_contact(after=5)
     await later.member.mind_silence()
     assert later.told == [[]]
-    later.heard(after=RETURN_SECONDS)
+    later.note_contact(after=RETURN_SECONDS)
     await later.member.mind_silence()
     assert later.told[1:] == [["stops"]]
 

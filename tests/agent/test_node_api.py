@@ -19,7 +19,7 @@ from syncpod.agent.api_server import ApiServer
 from syncpod.agent.open_pods import OpenPods, OpenPodsUnknown
 from syncpod.agent.orphaned_pods import OrphanedPods
 from syncpod.agent.pod_source import NodePods
-from syncpod.agent.probing.untold import UntoldFailures
+from syncpod.agent.probing.unreported import UnreportedFailures
 from syncpod.agent.published_pods import PublishedPods
 from syncpod.api import client
 from syncpod.api.client import SOCKET_NAME, ask, listed, plan, reports, socket_address, steps_under_way
@@ -156,13 +156,13 @@ async def node(tmp_path: Path, server: Server) -> AsyncIterator[tuple[NodeContex
     state.mkdir(parents=True, mode=0o700)
     context = NodeContext(name="n", state_dir=state, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/n")
     published = PublishedPods(context)
-    failures = UntoldFailures("web", "Liveness probe failed: no", 3, datetime(2026, 11, 22, tzinfo=UTC))
+    failures = UnreportedFailures("web", "Liveness probe failed: no", 3, datetime(2026, 11, 22, tzinfo=UTC))
     steps = [Pulling(PodRef(name="web", namespace="default", uid=uid)) for uid in ("uid-web", "of an earlier life")]
     pods = NodePods(
         context,
         published,
         open_pods=server,
-        untold=lambda uid: [failures] if uid == "uid-web" else [],
+        unreported=lambda uid: [failures] if uid == "uid-web" else [],
         orphaned=OrphanedPods(context, lambda: server.listings, server),
         running=steps,
     )

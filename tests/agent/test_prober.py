@@ -22,7 +22,7 @@ from syncpod.agent.probing.outbox import Outbox
 from syncpod.agent.probing.prober import Prober
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
-from syncpod.agent.probing.untold import UntoldFailures, with_untold
+from syncpod.agent.probing.unreported import UnreportedFailures, with_unreported
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri import CriRuntime
 from syncpod.handlers.answer import NoAnswer, ProbeAnswer
@@ -296,9 +296,9 @@ async def test_a_probe_that_cannot_run_is_counted_and_gives_no_result(
     await passing(lambda: node.results() == [("c1", "liveness", "unknown")])
     assert node.told[0].message == "couldn't find port: nowhere"
     await asked.again()
-    await passing(lambda: bool(prober.untold(UID)))
-    [untold] = prober.untold(UID)
-    assert untold.message == "Liveness probe errored and resulted in unknown state: couldn't find port: nowhere"
+    await passing(lambda: bool(prober.unreported(UID)))
+    [unreported] = prober.unreported(UID)
+    assert unreported.message == "Liveness probe errored and resulted in unknown state: couldn't find port: nowhere"
     assert [change.errors for change in node.told] == [1]
     await passing(lambda: not prober._pods[UID].outbox)
     assert prober._pods[UID].results == {}, "the next worker begins where this one did"
@@ -416,9 +416,9 @@ class Told:
         return self.says
 
     def tell(self, _: ProbeState, report: Report) -> None:
-        self.reports.append((report.result, report.failures.untold, report.failures.text))
-        if report.errors.untold:
-            self.errors.append((report.errors.untold, report.answer.text))
+        self.reports.append((report.result, report.failures.unreported, report.failures.text))
+        if report.errors.unreported:
+            self.errors.append((report.errors.unreported, report.answer.text))
 
     async def runs(self, times: int, answer: ProbeAnswer) -> None:
         self.says = answer
@@ -469,16 +469,16 @@ async def test_unsent_probe_failures_can_be_read(tmp_path: Path) -> None:
     """Row 85: readers of the pod get the exact count."""
     node = a_node(tmp_path, readinessProbe=tcp(1, failureThreshold=1000))
     prober = node.prober()
-    assert prober.untold(UID) == ()
+    assert prober.unreported(UID) == ()
     prober.observe(listing("c1"))
-    await passing(lambda: len(node.told) == 1 and bool(prober.untold(UID)))
-    [untold] = prober.untold(UID)
-    assert (untold.container, untold.failures) == ("web", 1)
-    assert untold.message.startswith("Readiness probe failed: dial tcp 127.0.0.1:1: ")
-    before = {"type": "Warning", "reason": "Unhealthy", "message": untold.message, "container": "web", "count": 1}
+    await passing(lambda: len(node.told) == 1 and bool(prober.unreported(UID)))
+    [unreported] = prober.unreported(UID)
+    assert (unreported.container, unreported.failures) == ("web", 1)
+    assert unreported.message.startswith("Readiness probe failed: dial tcp 127.0.0.1:1: ")
+    before = {"type": "Warning", "reason": "Unhealthy", "message": unreported.message, "container": "web", "count": 1}
     before |= {"first": "2026-01-01T00:00:00Z", "last": "2026-01-01T00:00:00Z"}
     other = {**before, "reason": "Started", "message": "Container started"}
-    shown = with_untold([before, other], [untold, untold._replace(container="other", failures=3)])
+    shown = with_unreported([before, other], [unreported, unreported._replace(container="other", failures=3)])
     assert [(each["reason"], each["container"], each["count"]) for each in shown] == [
         ("Started", "web", 1),
         ("Unhealthy", "web", 2),
@@ -495,8 +495,8 @@ def test_unsent_failures_are_counted_in_the_recorded_event_whatever_their_text(t
     now, state = datetime(2026, 1, 1, tzinfo=UTC), PodState()
     said = failure_text("liveness", text)
     state.event(now, "Warning", "Unhealthy", said, "web", times=10)
-    later = UntoldFailures("web", said, 14, now + timedelta(seconds=24))
-    [shown] = with_untold(write_events(state.events), [later])
+    later = UnreportedFailures("web", said, 14, now + timedelta(seconds=24))
+    [shown] = with_unreported(write_events(state.events), [later])
     assert (shown["count"], shown["first"], shown["last"]) == (24, "2026-01-01T00:00:00Z", "2026-01-01T00:00:24Z")
 
 

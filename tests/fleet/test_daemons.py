@@ -107,7 +107,7 @@ class Nodes:
         here = self.nodes.get(member.node)
         if here is None:
             del self.members[member.name]
-        elif not here.is_heard:
+        elif not here.is_present:
             self.members[member.name] = replace(member, presence="Unknown", unknown_since=self.now)
         elif member.leaving:
             del self.members[member.name]
@@ -128,12 +128,12 @@ class Nodes:
             assert len(kept) + len(made) <= (2 if self.spec.max_surge else 1)
         assert not (self.unseen and (decision.complete or decision.became_good or "is rolled out" in decision.says))
         assert self.unseen.isdisjoint(one.node for one in before if one.name in gone and not one.ended)
-        heard = [name for name, each in self.seen().items() if each.is_heard and each.should_run]
+        present = [name for name, each in self.seen().items() if each.is_present and each.should_run]
         if self.spec.max_surge == 0 and isinstance(self.spec.max_unavailable, int):
             was = {one.node for one in before if not one.leaving and one.is_available(self.now, self.spec.min_ready)}
             still = {one.node for one in stays if one.is_available(self.now, self.spec.min_ready)}
-            lost = (was - still) & set(heard)
-            assert not lost or len(set(heard) - still) <= self.spec.max_unavailable
+            lost = (was - still) & set(present)
+            assert not lost or len(set(present) - still) <= self.spec.max_unavailable
 
 
 def test_each_node_has_one_pod_and_a_new_node_gets_one() -> None:
@@ -158,7 +158,7 @@ def test_it_is_said_which_pod_is_missing() -> None:
 def test_a_rollout_goes_from_node_to_node_and_past_one_that_is_lost() -> None:
     fleet = Nodes(DaemonRolloutSpec("a"))
     fleet.settle()
-    fleet.nodes["n2"] = Standing(False, True, is_heard=False)
+    fleet.nodes["n2"] = Standing(False, True, is_present=False)
     fleet.spec = DaemonRolloutSpec("b")
     assert len(fleet.step().withdraw) == 1
     fleet.settle()
@@ -305,7 +305,7 @@ def test_whatever_happens_each_node_ends_with_one_pod(spec: DaemonRolloutSpec, e
     for event, value in events:
         match event:
             case "lose" if value in fleet.nodes:
-                fleet.nodes[value] = replace(fleet.nodes[value], should_run=False, is_heard=False)
+                fleet.nodes[value] = replace(fleet.nodes[value], should_run=False, is_present=False)
             case "back":
                 fleet.nodes[value] = Standing(True, True)
             case "leave":

@@ -135,11 +135,11 @@ def test_failures_are_reported_at_the_first_and_at_each_power_of_ten() -> None:
     for number in range(1, 1200):
         failures = failures.one_more(f"no {number}")
         if failures.is_due:
-            due.append((failures.total, failures.untold, failures.text))
-            failures = failures.all_told()
+            due.append((failures.total, failures.unreported, failures.text))
+            failures = failures.all_reported()
         assert not failures.is_due
     assert due == [(1, 1, "no 1"), (10, 9, "no 10"), (100, 90, "no 100"), (1000, 900, "no 1000")]
-    assert failures.untold == 199
+    assert failures.unreported == 199
 
 
 def test_a_reported_failure_is_not_reported_again_by_the_next_worker() -> None:

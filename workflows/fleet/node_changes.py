@@ -259,13 +259,13 @@ def _may_have(state: FleetNodeState, stamp: int) -> None:
     state.sent = sent if len(sent) <= 2 * SENT else (*sent[:SENT], *sent[-SENT:])
 
 
-def recalled(state: FleetNodeState, told: Intent, claims: ClaimedPods, now: datetime, *, replaces: bool) -> None:
+def recalled(state: FleetNodeState, intent: Intent, claims: ClaimedPods, now: datetime, *, replaces: bool) -> None:
     """Take over the list that the node was last given. With `replaces`, pods that are not in it count as gone.
 
     Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
     """
-    generation = min(max(0, told.generation), LAST_GENERATION)
-    _may_have(state, min(max(0, told.stamp), LAST_GENERATION))
+    generation = min(max(0, intent.generation), LAST_GENERATION)
+    _may_have(state, min(max(0, intent.stamp), LAST_GENERATION))
     ending = state.withdrawn.keys() - claims.pods.keys()
     new, left_out = _with_room({} if replaces else state.placed, ending, claims)
     if replaces:
@@ -376,14 +376,14 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     before = state.presence
     if state.joined is not None and state.set_presence("Ready" if state.report.ready else "NotReady", now):
         _say_presence(state, before, now)
-    told = {each.key: each for each in answer.pods}
+    answered = {each.key: each for each in answer.pods}
     gone = {each.key for each in answer.gone}
     if answer.present is not None:
-        gone |= (state.pods | told).keys() - unchanged(answer)
+        gone |= (state.pods | answered).keys() - unchanged(answer)
     # Replay: sorted, for the same reason as in `taken`.
-    for key in [*sorted(gone), *(key for key, report in told.items() if state.pods.get(key) != report)]:
+    for key in [*sorted(gone), *(key for key, report in answered.items() if state.pods.get(key) != report)]:
         state.note(key)
-    state.pods = {key: report for key, report in (state.pods | told).items() if key not in gone}
+    state.pods = {key: report for key, report in (state.pods | answered).items() if key not in gone}
     for key in [key for key, each in state.withdrawn.items() if each.generation <= answer.generation]:
         # The report was made after the node had taken the withdrawal, so a pod that is not in it has ended.
         if key not in state.pods and key not in unchanged(answer):

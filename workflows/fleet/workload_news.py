@@ -27,11 +27,11 @@ def is_news(state: WorkloadState, said: Received) -> bool:
     node = str(said.value.get("node", "")) if isinstance(said.value, dict) else ""
     if said.number <= max(state.heard_from, state.heard.get(node, 0)):
         return False
-    heard = {**state.heard, node: said.number}
-    if len(heard) > HEARD_NODES:
-        oldest = min(heard, key=lambda each: (heard[each], each))
-        state.heard_from = max(state.heard_from, heard.pop(oldest))
-    state.heard = heard
+    numbers = {**state.heard, node: said.number}
+    if len(numbers) > HEARD_NODES:
+        oldest = min(numbers, key=lambda each: (numbers[each], each))
+        state.heard_from = max(state.heard_from, numbers.pop(oldest))
+    state.heard = numbers
     return True
 
 
@@ -42,11 +42,11 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
     it is Unknown, they would count as lost and be removed first, however well they run. The first report of a node that
     is back lists all its pods again.
     """
-    is_heard = state.is_known and news.presence in ("Ready", "NotReady")
+    is_present = state.is_known and news.presence in ("Ready", "NotReady")
     for said in news.pods:
         if (name := state.on_node(said.name, news.node)) is not None:
             _pod_reported(state.pods[name], said, news, now)
-        elif is_heard and said.state != "ending" and _adopt(state, said, news.node, said.revision, now):
+        elif is_present and said.state != "ending" and _adopt(state, said, news.node, said.revision, now):
             _pod_reported(state.pods[state.on_node(said.name, news.node) or ""], said, news, now)
     for key in news.gone:
         if (name := state.on_node(key.name, news.node)) is not None:
@@ -90,14 +90,14 @@ def _part_namesakes(state: WorkloadState, now: datetime) -> None:
             state.event(now, "Normal", "Withdrawn", why)
 
 
-def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterable[PodsChanged] = ()) -> None:
+def surveyed(state: WorkloadState, found: Surveyed, now: datetime, reports: Iterable[PodsChanged] = ()) -> None:
     """Adopt the pods of this workload that nodes already have. There are some if the fleet's database was lost.
 
     A node that does not answer delays no other, and is surveyed again. If its list could be read, the pods in it are
     Unknown until then, so that no other pods are made in their place.
 
-    `heard` has the reports of nodes since the survey began, oldest first. A report may be newer than its node's answer
-    to the survey, for instance that a pod is gone; so the report is folded in again after the survey. If a report is
+    `reports` are those of nodes since the survey began, oldest first. A report may be newer than its node's answer to
+    the survey, for instance that a pod is gone; so the report is folded in again after the survey. If a report is
     older than the answer, the node's next report corrects that.
     """
     before = state.missed if state.is_known else None
@@ -107,7 +107,7 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, heard: Iterab
                 _adopt(state, said, each.news.node, each.revisions.get(said.name, ""), now)
             pods_reported(state, each.news, now)
     is_first, state.is_known = before is None, True
-    for news in heard:
+    for news in reports:
         if is_first or news.node in (before or ()):
             pods_reported(state, news, now)
     state.missed = tuple(name for name in found.missed if before is None or name in before)

@@ -64,7 +64,7 @@ class _Seen:
     found: Surveyed
     nodes: tuple[NodeOffer, ...]
     """The nodes that the survey found, updated by their reports since it began."""
-    heard: Sequence[PodsChanged]
+    reports: Sequence[PodsChanged]
     """The nodes' reports since the survey began, oldest first."""
 
     @property
@@ -73,7 +73,7 @@ class _Seen:
 
         Replay: never for a survey of an earlier version.
         """
-        reports = self.heard if self.found.unseen is not None else ()
+        reports = self.reports if self.found.unseen is not None else ()
         return any(workload_news.is_outdated(self.found.nodes, news) for news in reports)
 
 
@@ -94,7 +94,7 @@ class WorkloadRequests:
         decisions were based on it alone until the next survey."""
         self.asked: set[str] = set()
         """Pods for which a request to a node to run them is in progress."""
-        self.heard: dict[int, list[PodsChanged]] = {}
+        self.reports: dict[int, list[PodsChanged]] = {}
         """By the number of each survey in progress: the reports of nodes since it began, oldest first."""
         self.surveys = self.newest = 0
         """How many surveys this run has begun, and the number of the one that found `nodes`."""
@@ -127,8 +127,8 @@ class WorkloadRequests:
 
     def take_report(self, news: PodsChanged) -> None:
         """Use a node's report of its pods for the next surveys and placements. The state already includes it."""
-        for heard in self.heard.values():
-            heard.append(news)
+        for reports in self.reports.values():
+            reports.append(news)
         if self.retry_at is not None and news.gone:  # there may be room now
             self.retry_at = min(self.retry_at, workflow.now() + timedelta(seconds=1))
         if news.removed and self.failed is not None:
@@ -212,7 +212,7 @@ class WorkloadRequests:
         self.surveyed_at = now = workflow.now()
         if seen is None:
             return
-        workload_news.surveyed(self.state, seen.found, now, seen.heard)
+        workload_news.surveyed(self.state, seen.found, now, seen.reports)
         # Replay: after a survey of an earlier version, the next one never came sooner.
         is_partial = seen.found.unread is not None and bool(self.unread() or self.state.missed)
         self.partial = before + 1 if is_partial else 0
@@ -226,22 +226,22 @@ class WorkloadRequests:
         not name is given up.
         """
         self.surveys += 1
-        number, heard = self.surveys, self.heard.setdefault(self.surveys, [])
+        number, reports = self.surveys, self.reports.setdefault(self.surveys, [])
         found = await self.call(SURVEY_NODES, asked, Surveyed, summary=summary)
-        del self.heard[number]
+        del self.reports[number]
         if found is None:
             return None
         if found.unseen is None:
             if not asked.nodes and not asked.pods:
                 self.nodes, self.is_whole = found.nodes, False
-            return _Seen(found, found.nodes, heard)
+            return _Seen(found, found.nodes, reports)
         nodes = found.nodes
-        for news in heard:
+        for news in reports:
             nodes = workload_news.as_reported(nodes, news)
         if number > self.newest and not asked.nodes:
             self.newest, self.is_whole = number, True
             earlier, self.nodes = self.nodes or (), nodes
-            left = {news.node for news in heard if news.removed}
+            left = {news.node for news in reports if news.removed}
             self.failed = frozenset(found.unread) - left if found.unread is not None else None
             unread = self.unread()
             kept = [node for node in earlier if node.name in unread]
@@ -249,7 +249,7 @@ class WorkloadRequests:
             self.partial = self.partial or int(bool(unread))
             names = {*(node.name for node in nodes), *found.unseen}
             workload_news.give_up_unplaced(self.state, lambda node: node not in names, workflow.now())
-        return _Seen(found, nodes, heard)
+        return _Seen(found, nodes, reports)
 
     async def place(self, names: Sequence[str], *, is_retry: bool) -> None:
         """Choose nodes for pods, and send each node its pods.
@@ -272,11 +272,11 @@ class WorkloadRequests:
         nodes = [node for node in seen.nodes if node.name not in silent]
         self.tried.update(names)
         names = [name for name in names if workload_placement.may_be_placed(state, name, silent)]
-        unheard = f"; no answer yet from {', '.join(silent)}" if silent else ""
+        silence = f"; no answer yet from {', '.join(silent)}" if silent else ""
         by_node: dict[str, list[tuple[str, dict[str, Any]]]] = {}
         chosen = workload_placement.placements(state, names, nodes, self.owner, self.tried_at)
         for name, (pod, placement) in chosen.items():
-            trouble = placement.summary + unheard
+            trouble = placement.summary + silence
             state.refusals = () if placement.node else tuple(map(str, placement.nodes[:_SHOWN]))
             if placement.node:
                 # Recorded before the request is sent: the pod may be there even if the answer is lost.

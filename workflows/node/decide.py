@@ -177,7 +177,7 @@ def _action(state: NodeState, key: str) -> Action | None:
         if current is None or state.is_unjudged(key):
             return None
         return _end(key, current.uids, f"no longer in {current.source}")
-    if wanted.document is None or state.is_told(key):
+    if wanted.document is None or state.is_applied(key):
         return None
     source = state.winner(key)
     replaces = tuple(uid for uid in state.uids(key) if uid != wanted.uid)

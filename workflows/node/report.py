@@ -67,7 +67,7 @@ def _desired(state: NodeState, key: str, now: datetime) -> DesiredPod:
     if (static := state.static.get(key)) is not None and state.winner(key) in ("", FILE_SOURCE):
         return static.model_copy(update={"source": FILE_SOURCE})
     current, wanted, deletion = state.governed.get(key), state.wanted(key), state.deletions.get(key)
-    word: Literal["pending", "applied", "ending"] = "applied" if state.is_told(key) else "pending"
+    word: Literal["pending", "applied", "ending"] = "applied" if state.is_applied(key) else "pending"
     if deletion is not None or wanted is None:
         word = "applied" if deletion is None and state.is_unjudged(key) else "ending"
     uid = wanted.uid if wanted is not None else deletion.uid if deletion is not None else ""

@@ -158,7 +158,7 @@ class NodeState(EventLog, BaseModel):
         listed = {key for source in self.sources.values() for key in source.pods}
         return sorted({*listed, *self.governed, *self.deletions, *self.static})
 
-    def is_told(self, key: str) -> bool:
+    def is_applied(self, key: str) -> bool:
         """Say whether a pod's workflow has the desired document, from the source that counts, and is not to end it."""
         wanted, current = self.wanted(key), self.governed.get(key)
         if wanted is None or current is None or key in self.deletions:
@@ -174,7 +174,7 @@ class NodeState(EventLog, BaseModel):
     def forget_document(self, key: str) -> None:
         """Drop a pod's document if its workflow has it; the documents of sources that do not count are kept."""
         name, wanted = self.winner(key), self.wanted(key)
-        if wanted is not None and wanted.document is not None and self.is_told(key):
+        if wanted is not None and wanted.document is not None and self.is_applied(key):
             self.sources[name].pods[key] = wanted.model_copy(update={"document": None, "size": 0})
 
     def forget_documents(self) -> None:

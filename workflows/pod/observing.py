@@ -51,8 +51,9 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
     not change, but the instance counts as having run.
     """
     recorded = {exit_.id: exit_ for exit_ in state.exits}
-    told = order_restarts(order_containers((*state.own.containers, *_told_late(state, listing))))
-    for container in reversed(told):  # oldest first, so that the exits are recorded in the order in which they happened
+    containers = order_restarts(order_containers((*state.own.containers, *_reported_late(state, listing))))
+    # Oldest first, so that the exits are recorded in the order in which they happened.
+    for container in reversed(containers):
         if container.has_run:
             newest = max(state.restarts.get(container.name, 0), container.restart_count)
             state.restarts = {**state.restarts, container.name: newest}
@@ -70,7 +71,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         kill = _kill_behind(state, kill, ended, at)
         exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
-        if known is not None or not _is_told(state, exit_):
+        if known is not None or not _is_in_history(state, exit_):
             # The containers of an adopted pod may have ended long ago, and the earlier workflow may have reported it.
             _tell_exit(state, exit_, at if state.adopting else now)
         state.forget_stuck_kills()
@@ -129,7 +130,7 @@ def _settled(exit_: Exit) -> Exit:
     return replace(exit_, exit_code=UNKNOWN_EXIT_CODE, reason=STATUS_UNKNOWN, message=message, is_settled=True)
 
 
-def _told_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
+def _reported_late(state: PodState, listing: ObservedPod) -> tuple[ObservedContainer, ...]:
     """Return the ended instances of a listing that are not in the view, in any order.
 
     Such an instance may be an old one: a reset of the run delivers later signals before the result of an earlier step.
@@ -172,7 +173,7 @@ def tell_stopped(state: PodState, stopped: tuple[Exit, ...], listing: ObservedPo
             _note_exit(state, ended.recorded(now, cause=kill.why, killed_by=kill.cause), now)
 
 
-def _is_told(state: PodState, exit_: Exit) -> bool:
+def _is_in_history(state: PodState, exit_: Exit) -> bool:
     """Return whether the history has this end, from the step that stopped the container and removed it."""
     about = ("exit", exit_.name, exit_.restart, _outcome_of(exit_))
     return any((each.kind, each.subject, each.restart, each.outcome) == about for each in state.history)

@@ -186,7 +186,7 @@ def failed_step(
     state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
 ) -> None:
     """Fold a step's failure into the state: what was read back, an event, and the earliest time of a retry."""
-    told, message = False, clipped(message)
+    has_events, message = False, clipped(message)
     took = int((now - started) / timedelta(milliseconds=1))
     if payload is not None:
         try:
@@ -194,7 +194,7 @@ def failed_step(
             took = _took(started, now, result)
             with state.all_or_nothing():
                 _look(state, step, result, started, now)
-            told = bool(result.events)
+            has_events = bool(result.events)
             if result.rejection is not None:
                 verdicts.reject_pod(state, step, result.rejection, now)
                 state.note(
@@ -220,7 +220,7 @@ def failed_step(
         state.waiting = {**state.waiting, step.container: WaitingReason(reason=fault, message=message)}
     if step.name == StepName.RESIZE_POD:
         resizing.failed(state, message, now)
-    elif not told:
+    elif not has_events:
         state.event(now, "Warning", *failure.event(fault, message), step.container)
     # A hook's output is shown only in the status.
     why = step.why if fault == Fault.POST_START_HOOK_ERROR else f"{step.why}: {message}"

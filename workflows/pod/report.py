@@ -81,10 +81,10 @@ def _as_answered(state: PodState) -> Pod:
     Until then the status has the old resources and no condition of the resize, so the new generation would suggest that
     the resize is done. Mirrors kubelet.go, v1.36, HandlePodUpdates: the kubelet allocates before it reports.
     """
-    pod, told = state.allocated_pod, state.status.observed_generation
-    if told is None or not resizing.is_unanswered(state):
+    pod, answered = state.allocated_pod, state.status.observed_generation
+    if answered is None or not resizing.is_unanswered(state):
         return pod
-    return pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"generation": told})})
+    return pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"generation": answered})})
 
 
 def _computed(

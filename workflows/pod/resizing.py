@@ -108,7 +108,7 @@ def answered(
 def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> None:
     before, generation = state.resize_pending, _generation(asked)
     same = before is not None and before.reason == answer.pending
-    told = same and before is not None and before.generation == generation
+    was_noted = same and before is not None and before.generation == generation
     state.resize_pending = ResizeState(
         reason=answer.pending,
         message=answer.message,
@@ -116,12 +116,12 @@ def _put_off(state: PodState, asked: Pod, answer: Allocation, now: datetime) -> 
         since=before.since if same and before is not None else now,
         final=answer.pending == "Infeasible",
     )
-    if not told:
+    if not was_noted:
         text = f"Pod resize {answer.pending}: {resize_summary(asked, generation, answer.message)}"
         state.event(now, "Warning", f"Resize{answer.pending}", text)
     if answer.pending == "Deferred":
         entry = BackoffEntry(
-            delay=RETRY if told else FIRST_RETRY, last_update=now, reason=answer.pending, message=answer.message
+            delay=RETRY if was_noted else FIRST_RETRY, last_update=now, reason=answer.pending, message=answer.message
         )
         state.backoff = state.backoff.with_entry(ALLOCATE_KEY, entry)
 

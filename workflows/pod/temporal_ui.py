@@ -149,9 +149,9 @@ def _title(state: PodState) -> str:
     if shown.restarts:
         counts.append(f"{shown.restarts} restart{'s' if shown.restarts != 1 else ''}")
     phase = state.status.phase or "Pending"
-    told = [f"**{shown.word}**", *counts, f"{meta.namespace}/{meta.name}"]
-    told += [f"phase {phase}"] if phase != shown.word else []
-    return " · ".join([*told, f"uid `{meta.uid}`"])
+    words = [f"**{shown.word}**", *counts, f"{meta.namespace}/{meta.name}"]
+    words += [f"phase {phase}"] if phase != shown.word else []
+    return " · ".join([*words, f"uid `{meta.uid}`"])
 
 
 def _list(title: str, items: Sequence[str]) -> list[str]:

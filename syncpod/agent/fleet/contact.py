@@ -47,7 +47,7 @@ class Contact:
         self._gap = 0.0
         """Seconds of the gap before `_since`: the longest gap since contact was last steady."""
 
-    def heard(self) -> None:
+    def note_contact(self) -> None:
         """Record a contact with the fleet now. Blocks briefly. A failed write is ignored, since another one follows."""
         now = self._clock()
         if self._since is None or now - self._at > RETURN_SECONDS:

@@ -178,7 +178,7 @@ def _shown(endpoint: Endpoint, identity: _Identity, before: Invitation) -> Invit
     return found
 
 
-async def _until_told(state_dir: Path, runtime: str) -> None:
+async def _until_terminated(state_dir: Path, runtime: str) -> None:
     loop, serving = asyncio.get_running_loop(), asyncio.ensure_future(_serve(state_dir, runtime))
     loop.add_signal_handler(signal.SIGTERM, serving.cancel)
     await asyncio.gather(serving, return_exceptions=False)
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # it logs each client that leaves during a handshake
     try:
-        asyncio.run(_until_told(Path(state_dir), runtime))
+        asyncio.run(_until_terminated(Path(state_dir), runtime))
     except asyncio.CancelledError:
         return 0
     except (SettingsInvalid, OSError) as wrong:

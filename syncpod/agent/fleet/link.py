@@ -55,7 +55,7 @@ link."""
 _HEARD_SECONDS: Final = 5.0
 """Seconds between two health checks of the fleet's server."""
 _HEALTH: Final = timedelta(seconds=5)
-_TOLD_SECONDS: Final = 10.0
+_LISTED_AGAIN_SECONDS: Final = 10.0
 """Seconds between two checks that the node's workflow has the fleet's list."""
 _SILENT_SECONDS: Final = 20.0
 """Seconds without an answer after which the fleet's silence is logged."""
@@ -139,7 +139,7 @@ class FleetLink:
     async def _serve(self, invitation: Invitation, member: FleetMembership, key: FleetKey) -> None:
         """Serve one fleet until cancelled. `key` holds the fleet's current key, which may change."""
         reporting = [
-            asyncio.create_task(self._keep_told(member), name="fleet list"),
+            asyncio.create_task(self._keep_listed(member), name="fleet list"),
             asyncio.create_task(self._mind_silence(member), name="fleet silence"),
         ]
         failures = 0
@@ -188,7 +188,7 @@ class FleetLink:
     async def _hear(self, client: Client, invitation: Invitation) -> None:
         """Check regularly that the fleet's server answers, and record contact. Raises Dismissed, NoServer."""
         where, loop, is_silent = f"fleet {invitation.fleet} at {invitation.address}", asyncio.get_running_loop(), False
-        heard_at = loop.time()
+        answered_at = loop.time()
         while True:
             try:
                 await client.service_client.check_health(timeout=_HEALTH)
@@ -196,7 +196,7 @@ class FleetLink:
                 require_not_dismissed(error, self._node)
                 if _OTHER_NAME in error.message:
                     raise NoServer("its gate was replaced by one of an older version") from error
-                if not is_silent and loop.time() - heard_at > _SILENT_SECONDS:
+                if not is_silent and loop.time() - answered_at > _SILENT_SECONDS:
                     is_silent = True
                     log_of_fleet.warning(
                         "%s does not answer, or does not let this node in: %s", where, error.message[:200]
@@ -204,8 +204,8 @@ class FleetLink:
             else:
                 if is_silent:
                     log_of_fleet.info("%s answers again", where)
-                heard_at, is_silent = loop.time(), False
-                await asyncio.to_thread(self._contact.heard)
+                answered_at, is_silent = loop.time(), False
+                await asyncio.to_thread(self._contact.note_contact)
             await asyncio.sleep(_HEARD_SECONDS)
 
     async def _end_all(self, member: FleetMembership) -> None:
@@ -224,14 +224,14 @@ class FleetLink:
                 log.warning("the stop of the fleet's pods cannot be sent to the node's workflow: %s", error)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _keep_told(self, member: FleetMembership) -> None:
+    async def _keep_listed(self, member: FleetMembership) -> None:
         """Make sure that the node's own workflow has the fleet's list, even while the fleet cannot be reached."""
         while True:
             try:
                 await member.tell_again(await self._view())
             except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
                 log.warning("the fleet's list cannot be sent to the node's workflow: %s", error)
-            await asyncio.sleep(_TOLD_SECONDS)
+            await asyncio.sleep(_LISTED_AGAIN_SECONDS)
 
     def _warn(self, trouble: str) -> None:
         """Log a problem of the link, if it has changed."""

@@ -20,9 +20,9 @@ from temporalio.service import RPCError
 from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.kept_intent import keep_intent, read_intent
 from syncpod.agent.fleet.objects import FleetObjects
+from syncpod.agent.fleet.received_key import fleet_key_id, received_key
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
-from syncpod.agent.fleet.told_key import fleet_key_id, told_key
 from syncpod.fleet.when_lost import WAIT, WhenLost, when_lost
 from syncpod.go_durations import go_duration
 from syncpod.messages.fleet import (
@@ -44,7 +44,7 @@ from syncpod.messages.node import NodeView, SyncPods
 from syncpod.messages.remote_command import RemoteCommand, RemoteCommandPiece
 from syncpod.pod import PodInvalid, admit_pod
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import forget_earlier_keys, keep_told_key
+from syncpod.settings.membership import forget_earlier_keys, keep_received_key
 
 log = logging.getLogger(__name__)
 
@@ -134,14 +134,14 @@ class FleetMembership:
         self._objects.trust(invitation.fleet_key)
         self._reports.trust(fleet_key_id(invitation))
 
-    def _take_key(self, told: SealedKey | None) -> str:
+    def _take_key(self, sealed: SealedKey | None) -> str:
         """Store the fleet's new key, if there is one; the link then notices it. Return why the key is refused, or "".
 
         Raises OSError.
         """
-        if told is not None:
+        if sealed is not None:
             try:
-                keep_told_key(self._state_dir, self._invitation, told_key(self._invitation, told))
+                keep_received_key(self._state_dir, self._invitation, received_key(self._invitation, sealed))
             except ValueError as wrong:
                 return str(wrong)
         return ""

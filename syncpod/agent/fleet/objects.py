@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from syncpod.agent.fleet.told_key import decoded, private_key, public_key
+from syncpod.agent.fleet.received_key import decoded, private_key, public_key
 from syncpod.messages.fleet_objects import GIVEN, SealedObject
 from syncpod.messages.sealing import Unsealable, open_sealed
 from syncpod.messages.signature import PayloadPlace

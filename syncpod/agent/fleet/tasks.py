@@ -15,10 +15,10 @@ from syncpod.agent.fleet.link import FleetLink, ToFleet
 from syncpod.agent.fleet.listener import ListenerProcess
 from syncpod.agent.fleet.member import FleetMembership
 from syncpod.agent.fleet.objects import FleetObjects
+from syncpod.agent.fleet.received_key import fleet_key_id
 from syncpod.agent.fleet.remote_commands import RemoteCommands
 from syncpod.agent.fleet.reports import FleetReports
 from syncpod.agent.fleet.runtime_facts import RuntimeFacts
-from syncpod.agent.fleet.told_key import fleet_key_id
 from syncpod.agent.node_workflow.node_signals import NodeSignals
 from syncpod.agent.own_commands import command_environment
 from syncpod.agent.pod_workflows import PodWorkflows

@@ -35,7 +35,7 @@ from syncpod.agent.probing.results import read_results, read_slow, write_results
 from syncpod.agent.probing.run_probe import run_probe, with_static_variables
 from syncpod.agent.probing.schedule import Schedule
 from syncpod.agent.probing.slow_answers import NOT_SLOW, Slow, SlowAnswers
-from syncpod.agent.probing.untold import UntoldFailures
+from syncpod.agent.probing.unreported import UnreportedFailures
 from syncpod.agent.probing.worker import ProbeWorker, Report
 from syncpod.cri.port import CriRuntime
 from syncpod.go_durations import go_duration
@@ -185,15 +185,15 @@ class Prober:
                     answer = ProbeAnswer("failure" if worker.state.result == "failure" else "success", _AS_BEFORE)
                     self._tell(pod, instance, worker.state, Report(worker.state.result, answer))
 
-    def untold(self, uid: str) -> tuple[UntoldFailures, ...]:
+    def unreported(self, uid: str) -> tuple[UnreportedFailures, ...]:
         """Return the failures of a pod's probes that were not signalled yet, and its exec probes that are overdue."""
         pod = self._pods.get(uid)
         instances = tuple(pod.instances.values()) if pod is not None else ()
         failed = (
-            UntoldFailures(
+            UnreportedFailures(
                 container=instance.container.name,
                 message=said(worker.state.type, _text(counted.text)),
-                failures=counted.untold,
+                failures=counted.unreported,
                 at=datetime.fromtimestamp(at, UTC),
             )
             for instance in instances
@@ -202,7 +202,7 @@ class Prober:
                 (worker.failures, worker.failed_at, failure_text),
                 (worker.errors, worker.errored_at, error_text),
             )
-            if counted.untold
+            if counted.unreported
         )
         return (*failed, *(overdue for instance in instances for overdue in _overdue(instance)))
 
@@ -335,9 +335,9 @@ class Prober:
             result=report.result,
             message=_text(report.answer.text),
             warning=report.answer.result == "warning",
-            failures=report.failures.untold,
+            failures=report.failures.unreported,
             failure=_text(report.failures.text) if report.answer.result != "failure" else "",
-            errors=report.errors.untold,
+            errors=report.errors.unreported,
         )
         pod.outbox.put(change)
         if state.type == "startup" and report.result == "success":
@@ -372,14 +372,16 @@ def _with_probes(pod: Pod, name: str) -> Container | None:
     return next((one for one in asked if one.name == name and any(probe_of(one, type_) for type_ in PROBE_TYPES)), None)
 
 
-def _overdue(instance: _Instance) -> Iterator[UntoldFailures]:
+def _overdue(instance: _Instance) -> Iterator[UnreportedFailures]:
     """Yield a record of each exec probe whose answer from the runtime is overdue."""
     for type_, slow in instance.slow.items():
         if slow.overdue_since is not None:
             since = datetime.fromtimestamp(slow.overdue_since, UTC)
             fails = go_duration(timedelta(seconds=slow.limit_seconds))
             said = f"no answer from the runtime since {since:%FT%TZ}; without one it fails after {fails}"
-            yield UntoldFailures(instance.container.name, f"{type_.capitalize()} probe is overdue: {said}", 1, since)
+            yield UnreportedFailures(
+                instance.container.name, f"{type_.capitalize()} probe is overdue: {said}", 1, since
+            )
 
 
 def _end(workers: Iterable[ProbeWorker]) -> None:

@@ -49,7 +49,7 @@ class Report:
     """The result; `unknown` if the probe cannot be run, or if it has failed and that does not change the result yet."""
     answer: ProbeAnswer
     failures: Failures = _NONE
-    """The failures so far; `untold` counts those that this report adds."""
+    """The failures so far; `unreported` counts those that this report adds."""
     errors: Failures = _NONE
     """The same of the times that the probe could not be run; such a report has no failures."""
 
@@ -101,9 +101,9 @@ class ProbeWorker:
 
     def end(self) -> None:
         """Stop probing, and report failures that were not reported yet; the answer of a running probe is ignored."""
-        if self.failures.untold:
+        if self.failures.unreported:
             self._tell_of(Report("unknown", ProbeAnswer("failure", self.failures.text), self.failures))
-        if self.errors.untold:
+        if self.errors.unreported:
             self._tell_of_errors()
         self._over = True
         if self._task is not None:
@@ -163,13 +163,13 @@ class ProbeWorker:
         self._remarkable = answer.result == "warning"
 
     def _tell_of(self, report: Report) -> None:
-        if report.failures.untold:
-            self.failures = self.failures.all_told()
+        if report.failures.unreported:
+            self.failures = self.failures.all_reported()
         self._tell(self.state, report)
 
     def _tell_of_errors(self) -> None:
         report = Report("unknown", ProbeAnswer("failure", self.errors.text), errors=self.errors)
-        self.errors = self.errors.all_told()
+        self.errors = self.errors.all_reported()
         self._tell(self.state, report)
 
     def _remark(self, report: Report) -> None:

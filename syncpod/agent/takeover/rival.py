@@ -51,7 +51,7 @@ class RivalSign:
     identity: str
     started: float
     """When the worker started: seconds since 1970 by its own clock; 0 = unknown."""
-    heard: float
+    seen_at: float
     """When its last heartbeat or poll was: seconds since 1970."""
     patience: timedelta
     """How long the next sign may take if the worker lives."""
@@ -77,7 +77,7 @@ async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None
     traces = {
         sign.identity: sign
         for sign in await signs(client, task_queue)
-        if is_other(sign, life) and time.time() - sign.heard < _LONG_DEAD.total_seconds()
+        if is_other(sign, life) and time.time() - sign.seen_at < _LONG_DEAD.total_seconds()
     }
     if traces:
         log.warning(
@@ -86,7 +86,7 @@ async def refuse_rivals(client: Client, task_queue: str, life: NodeLife) -> None
     while any(clock() - begun < sign.patience.total_seconds() for sign in traces.values()):
         await asyncio.sleep(_LOOK.total_seconds())
         for sign in await signs(client, task_queue):
-            if sign.identity in traces and sign.heard > traces[sign.identity].heard:
+            if sign.identity in traces and sign.seen_at > traces[sign.identity].seen_at:
                 raise _refusal(life, sign)
 
 
@@ -118,7 +118,7 @@ async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisN
         if (sign.started, sign.identity) < (own.started, own.identity):
             await asyncio.sleep(sign.patience.total_seconds())
             later = {sign.identity: sign for sign in await signs(client, task_queue)}.get(sign.identity)
-            if later is not None and later.heard > sign.heard:
+            if later is not None and later.seen_at > sign.seen_at:
                 return _refusal(life, later)
     return None
 
@@ -161,10 +161,10 @@ def _read(polled: DescribeTaskQueueResponse, listed: ListWorkersResponse) -> tup
     heartbeats = [info.worker_heartbeat for info in listed.workers_info]
     for beat in heartbeats:
         if beat.status == WorkerStatus.WORKER_STATUS_RUNNING:
-            started, heard = _seconds(beat.start_time), _seconds(beat.heartbeat_time)
+            started, seen_at = _seconds(beat.start_time), _seconds(beat.heartbeat_time)
             host = beat.host_info
             found[beat.worker_identity] = RivalSign(
-                beat.worker_identity, started, heard, _BEAT_PATIENCE, host.host_name, host.process_id
+                beat.worker_identity, started, seen_at, _BEAT_PATIENCE, host.host_name, host.process_id
             )
     known = {beat.worker_identity for beat in heartbeats}
     for poller in polled.pollers:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 
-from syncpod.agent.fleet.told_key import fleet_key_id, private_key, told_key
+from syncpod.agent.fleet.received_key import fleet_key_id, private_key, received_key
 from syncpod.gate.authority import Fleet, now, open_fleet
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_keys import FleetSealingKeys
@@ -23,10 +23,10 @@ from syncpod.messages.sealing import Fresh, seal
 from syncpod.messages.signature import PayloadPlace
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import (
-    TOLD_FILE_NAME,
+    RECEIVED_FILE_NAME,
     forget_membership,
     keep_membership,
-    keep_told_key,
+    keep_received_key,
     read_earlier_fleet_keys,
     read_membership,
 )
@@ -66,7 +66,7 @@ class Home:
         return found
 
     def take(self, told: SealedKey) -> None:
-        keep_told_key(self.state_dir, self.invited, told_key(self.invited, told))
+        keep_received_key(self.state_dir, self.invited, received_key(self.invited, told))
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_a_node_trusts_the_key_that_its_fleet_has_told_it_and_no_other(home: Hom
     third = home.rotate()
     home.take(home.told())
     assert fleet_key_id(home.invited) == third
-    assert (home.state_dir / TOLD_FILE_NAME).stat().st_mode & 0o077 == 0
+    assert (home.state_dir / RECEIVED_FILE_NAME).stat().st_mode & 0o077 == 0
 
 
 def test_nobody_takes_a_node_back_to_an_earlier_key(home: Home) -> None:
@@ -138,7 +138,7 @@ def test_a_key_that_somebody_else_tells_or_that_is_told_to_another_node_is_refus
         home.take(home.told("n2"))
     with pytest.raises(ValueError, match="it is not sealed"):
         home.take(SealedKey(sealed="?"))
-    assert not (home.state_dir / TOLD_FILE_NAME).exists()
+    assert not (home.state_dir / RECEIVED_FILE_NAME).exists()
 
 
 def test_a_new_invitation_ends_what_was_told_before_even_by_a_thief(home: Home) -> None:
@@ -158,7 +158,7 @@ def test_a_new_invitation_ends_what_was_told_before_even_by_a_thief(home: Home) 
 
 def test_a_broken_file_is_named_and_a_new_invitation_mends_it(home: Home) -> None:
     for text in ("", "[]", "{}", '{"invitation": "", "number": "x", "key": ""}'):
-        (home.state_dir / TOLD_FILE_NAME).write_text(text)
+        (home.state_dir / RECEIVED_FILE_NAME).write_text(text)
         with pytest.raises(SettingsInvalid, match="cannot be read: join with a new invitation"):
             read_membership(home.state_dir)
         keep_membership(home.state_dir, invited := home.invitation())

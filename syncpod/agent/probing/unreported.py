@@ -10,7 +10,7 @@ from syncpod.journal.records import EventRecord
 from syncpod.messages.queries import clipped, write_events
 
 
-class UntoldFailures(NamedTuple):
+class UnreportedFailures(NamedTuple):
     """Failed answers of one probe of one instance."""
 
     container: str
@@ -22,10 +22,10 @@ class UntoldFailures(NamedTuple):
     """The time of the last failed answer."""
 
 
-def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list[Any]:
+def with_unreported(events: Sequence[Any], unreported: Sequence[UnreportedFailures]) -> list[Any]:
     """Return a pod's events (JSON, oldest first) as they would be if these failures had been signalled."""
     found = list(events)
-    for failures in untold:
+    for failures in unreported:
         known = next((event for event in found if _is_about(event, failures)), None)
         new = EventRecord(
             type="Warning",
@@ -44,6 +44,6 @@ def with_untold(events: Sequence[Any], untold: Sequence[UntoldFailures]) -> list
     return found
 
 
-def _is_about(event: Any, failures: UntoldFailures) -> bool:
+def _is_about(event: Any, failures: UnreportedFailures) -> bool:
     said = event["reason"], event["message"], event["container"]
     return said == ("Unhealthy", clipped(failures.message), failures.container)

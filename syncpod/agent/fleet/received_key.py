@@ -11,7 +11,7 @@ from syncpod.messages.fleet_objects import FLEET_KEY, SealedKey
 from syncpod.messages.sealing import Unsealable, open_sealed, public_key_id
 from syncpod.messages.signature import PayloadPlace
 from syncpod.settings.invitation import Invitation
-from syncpod.settings.membership import ToldKey
+from syncpod.settings.membership import ReceivedKey
 
 if TYPE_CHECKING:  # it takes 8 MiB of every worker's memory, and most workers belong to no fleet
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # it takes 8 MiB of every worker's memory, and most workers b
 WRONG_KEY = "a key of the invitation is not an elliptic curve key"
 
 
-def told_key(invitation: Invitation, sealed: SealedKey) -> ToldKey:
+def received_key(invitation: Invitation, sealed: SealedKey) -> ReceivedKey:
     """Return the fleet's new key from a message. Raises ValueError, whose text is a clause with the reason."""
     own, fleet = private_key(invitation.key), public_key(invitation.fleet_key)
     said = {name: text.encode() for name, text in sealed.metadata.items()}
@@ -33,7 +33,7 @@ def told_key(invitation: Invitation, sealed: SealedKey) -> ToldKey:
         raise Unsealable("it holds no key") from None
     if not isinstance(number, int):
         raise Unsealable("it holds no number")
-    return ToldKey(number=number, key=key)
+    return ReceivedKey(number=number, key=key)
 
 
 def fleet_key_id(invitation: Invitation) -> str:
