@@ -183,9 +183,9 @@ class Journal:
         except TimeoutError:
             log.warning("not everything is in the journal: it cannot be written in time")
 
-    async def _keep_senders(self, lines: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
+    async def _keep_senders(self, entries: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
         async with self._writing:
-            await in_daemon_thread(partial(self._writer.write_senders, lines), name="journal")
+            await in_daemon_thread(partial(self._writer.write_senders, entries), name="journal")
 
     def _is_stuck(self) -> bool:
         """Say whether the disk hangs: then nobody should wait for it."""
@@ -253,12 +253,12 @@ class _Writer:
         found, self._commands = self._commands, []
         return found
 
-    def write_senders(self, lines: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
+    def write_senders(self, entries: Sequence[tuple[PodLife, HistoryEntry]]) -> None:
         """Write the senders of commands."""
         with self._using():
             try:
                 self._file.write(
-                    [self._without_secrets(TaskRecords(life, line.at, lines=(line,))) for life, line in lines]
+                    [self._without_secrets(TaskRecords(life, entry.at, lines=(entry,))) for life, entry in entries]
                 )
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
@@ -399,7 +399,9 @@ class _Writer:
         rows += [self._without_repeats(each) for _, _, each in news]
         metrics.journaled(self._file.write(map(self._without_secrets, rows)), self._file.used_bytes())
         for workflow_id, run_id, each in news:
-            self._commands += (CommandEntry(workflow_id, run_id, each.life, line) for line in self._new_commands(each))
+            self._commands += (
+                CommandEntry(workflow_id, run_id, each.life, entry) for entry in self._new_commands(each)
+            )
             self._note(workflow_id, run_id, each)
         for life, one in kept:
             if (known := self._known.get(life)) is not None:
@@ -408,9 +410,9 @@ class _Writer:
     def _new_commands(self, records: TaskRecords) -> Iterator[HistoryEntry]:
         """Yield the commands that are new to this process, and whose senders are not known."""
         known = self._known.get(records.life, _Known()).commands
-        for line in (each for each in records.lines if each.is_command):
-            if (line.at, line.subject) not in known and not self._file.has_sender(records.life, line):
-                yield line
+        for entry in (each for each in records.lines if each.is_command):
+            if (entry.at, entry.subject) not in known and not self._file.has_sender(records.life, entry):
+                yield entry
 
     # --- new records --------------------------------------------------------------------------------------------------
 
@@ -440,7 +442,7 @@ class _Writer:
         instances = {(each.container, each.restart): each for each in records.instances}
         before = self._known.get(records.life, _Known())
         ended = frozenset(key for key, each in instances.items() if each.has_ended)
-        commands = frozenset((line.at, line.subject) for line in records.lines if line.is_command)
+        commands = frozenset((entry.at, entry.subject) for entry in records.lines if entry.is_command)
         self._known[records.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
         self._runs[workflow_id] = run_id, records.at
 

@@ -58,17 +58,17 @@ class CommandEntry:
     workflow_id: str
     run_id: str
     life: PodLife
-    line: HistoryEntry
+    entry: HistoryEntry
 
 
-def sender_of(line: HistoryEntry, sent: Sequence[Sent]) -> str:
+def sender_of(entry: HistoryEntry, sent: Sequence[Sent]) -> str:
     """Return the sender of the command that a line records; "" if it is not among the sent ones. Pure.
 
     If several match, the nearest in time counts: a signal's event comes just before the line, an update's just after.
     """
-    names = {line.subject, POD_COMMANDS.same_as(line.subject), _CANCEL if line.subject == DELETE.name else ""}
+    names = {entry.subject, POD_COMMANDS.same_as(entry.subject), _CANCEL if entry.subject == DELETE.name else ""}
     meant = [each for each in sent if each.name in names and each.identity]
-    return min(meant, key=lambda each: abs(each.at - line.at)).identity if meant else ""
+    return min(meant, key=lambda each: abs(each.at - entry.at)).identity if meant else ""
 
 
 class Senders:
@@ -125,13 +125,13 @@ class Senders:
 
     async def _find(self, command: CommandEntry) -> Sequence[tuple[PodLife, HistoryEntry]]:
         """Return the line that names a command's sender; empty if the server has no sender. Raises RPCError."""
-        own = (command.workflow_id, command.line.subject, command.line.at)
+        own = (command.workflow_id, command.entry.subject, command.entry.at)
         if own in self._own:
             del self._own[own]
             whose = _THE_NODE
         else:
-            identity = sender_of(command.line, await self._ask(command.workflow_id, command.run_id))
+            identity = sender_of(command.entry, await self._ask(command.workflow_id, command.run_id))
             if not identity:
                 return ()
             whose = _THE_NODE if identity.startswith(f"{self._node}/") else identity[:_LONGEST]
-        return ((command.life, replace(command.line, kind=SENDER, reason=whose, outcome="", fact="", seconds=None)),)
+        return ((command.life, replace(command.entry, kind=SENDER, reason=whose, outcome="", fact="", seconds=None)),)

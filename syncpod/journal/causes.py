@@ -144,7 +144,7 @@ def _left_message(instance: Instance) -> str:
 
 def ends_of(
     instances: Sequence[Instance],
-    lines: Sequence[HistoryEntry],
+    entries: Sequence[HistoryEntry],
     events: Sequence[EventRecord],
     limits: Mapping[str, str] | None = None,
 ) -> dict[str, list[End]]:
@@ -153,13 +153,13 @@ def ends_of(
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
     found: dict[str, list[End]] = {}
-    asked = _asked_for_all(lines)
+    asked = _asked_for_all(entries)
     for name, each_of in by_container.items():
-        holds = [line for line in lines if line.kind == "hold" and line.subject in (name, RESTART_OF_ALL)]
-        signals = [line for line in lines if line.kind == "signal"]
-        all_released = [line.at for line in signals if line.fact == Fact.BACK_OFF_OF_ALL_ENDED]
-        released = [line.at for line in signals if (line.fact, line.container) == (Fact.BACK_OFF_ENDED, name)]
-        restarted = [line.at for line in signals if (line.subject, line.container) == ("restart", name)]
+        holds = [entry for entry in entries if entry.kind == "hold" and entry.subject in (name, RESTART_OF_ALL)]
+        signals = [entry for entry in entries if entry.kind == "signal"]
+        all_released = [entry.at for entry in signals if entry.fact == Fact.BACK_OFF_OF_ALL_ENDED]
+        released = [entry.at for entry in signals if (entry.fact, entry.container) == (Fact.BACK_OFF_ENDED, name)]
+        restarted = [entry.at for entry in signals if (entry.subject, entry.container) == ("restart", name)]
         seen = [each for each in events if each.container == name]
         limit = (limits or {}).get(name, "")
         following = [*each_of[1:], None]
@@ -181,14 +181,14 @@ def ends_of(
     return found
 
 
-def _asked_for_all(lines: Sequence[HistoryEntry]) -> set[tuple[str, int]]:
+def _asked_for_all(entries: Sequence[HistoryEntry]) -> set[tuple[str, int]]:
     """Return the instances whose ends restarted all containers: the last one to end by itself before each restart."""
     asked: set[tuple[str, int]] = set()
     newest: tuple[str, int] | None = None
-    for line in lines:
-        if line.kind == "exit" and not line.fact:
-            newest = line.subject, line.restart
-        elif line.fact == Fact.RESTARTS_ALL and newest is not None:
+    for entry in entries:
+        if entry.kind == "exit" and not entry.fact:
+            newest = entry.subject, entry.restart
+        elif entry.fact == Fact.RESTARTS_ALL and newest is not None:
             asked.add(newest)
     return asked
 
@@ -324,26 +324,26 @@ class OutsideChange(NamedTuple):
     """Whether it ends the pod: a deletion or an eviction."""
 
 
-def _rank(line: HistoryEntry) -> int:
+def _rank(entry: HistoryEntry) -> int:
     """Order changes of the same time: the end of the workflow before, the creation of the pod, then all others."""
-    return 0 if (line.kind, line.subject) == ("update", WORKFLOW) else 1 if line.fact == Fact.MADE else 2
+    return 0 if (entry.kind, entry.subject) == ("update", WORKFLOW) else 1 if entry.fact == Fact.MADE else 2
 
 
-def changes_of(lines: Iterable[HistoryEntry]) -> list[OutsideChange]:
+def changes_of(entries: Iterable[HistoryEntry]) -> list[OutsideChange]:
     """Return commands and changes from outside, with their senders, and failures.
 
     Repetitions of the same change are one entry, in the place of the last repetition.
     """
     found: dict[str, OutsideChange] = {}
-    lines = sorted(lines, key=lambda line: (line.at, _rank(line)))
-    senders = {(line.at, line.subject): line.reason for line in lines if line.kind == SENDER}
-    for line in lines:
-        if what := _change(line):
-            if sender := senders.get((line.at, line.subject)):
+    entries = sorted(entries, key=lambda entry: (entry.at, _rank(entry)))
+    senders = {(entry.at, entry.subject): entry.reason for entry in entries if entry.kind == SENDER}
+    for entry in entries:
+        if what := _change(entry):
+            if sender := senders.get((entry.at, entry.subject)):
                 what = f"{what}, by {_PROCESS.sub('', sender)}"
             before = found.pop(what, None)
             first, times = (None, 1) if before is None else (before.first or before.at, before.times + 1)
-            found[what] = OutsideChange(line.at, what, times, first, line.fact == Fact.SPEC_CHANGED, _ends_pod(line))
+            found[what] = OutsideChange(entry.at, what, times, first, entry.fact == Fact.SPEC_CHANGED, _ends_pod(entry))
     return list(found.values())
 
 
@@ -364,28 +364,28 @@ def failed_hooks(events: Iterable[EventRecord], since: datetime | None = None) -
     ]
 
 
-def _ends_pod(line: HistoryEntry) -> bool:
-    return line.fact == Fact.DELETED or (line.kind, line.subject) == ("signal", "evict")
+def _ends_pod(entry: HistoryEntry) -> bool:
+    return entry.fact == Fact.DELETED or (entry.kind, entry.subject) == ("signal", "evict")
 
 
-def _change(line: HistoryEntry) -> str:
-    if line.kind == "update" and line.subject == WORKFLOW:
-        return f"its workflow {line.reason}"
-    if line.kind == "update":
-        return f"{line.subject}: {line.reason}" if line.reason else line.subject
-    if line.kind == "signal" and (line.is_command or line.subject in _VERDICTS):
-        return f"{line.subject}: {line.reason}"
-    if line.kind == "decision" and line.subject == "fail":
-        return f"the pod failed: {line.reason}"
-    if line.kind == "rejected":
-        return f"refused: {line.reason}"
-    if (line.kind, line.subject, line.outcome) == ("step", "resize_pod", "done"):
-        return f"resized in place: {line.reason}"
-    if line.kind == "step" and line.outcome.lower() not in _NOISE:
-        what = " ".join(part for part in (line.subject, line.container) if part)
-        _, _, error = one_line(line.reason).partition(": ")  # before the colon: why the step was taken
-        error = error.removeprefix(f"{line.outcome}: ")
-        return f"step {what} failed: {line.outcome}{f': {innermost(error)}' if error else ''}"
-    if line.kind == "hold" and line.fact != Fact.CRASH_LOOP:
-        return f"{line.subject} waits: {line.fact}"
+def _change(entry: HistoryEntry) -> str:
+    if entry.kind == "update" and entry.subject == WORKFLOW:
+        return f"its workflow {entry.reason}"
+    if entry.kind == "update":
+        return f"{entry.subject}: {entry.reason}" if entry.reason else entry.subject
+    if entry.kind == "signal" and (entry.is_command or entry.subject in _VERDICTS):
+        return f"{entry.subject}: {entry.reason}"
+    if entry.kind == "decision" and entry.subject == "fail":
+        return f"the pod failed: {entry.reason}"
+    if entry.kind == "rejected":
+        return f"refused: {entry.reason}"
+    if (entry.kind, entry.subject, entry.outcome) == ("step", "resize_pod", "done"):
+        return f"resized in place: {entry.reason}"
+    if entry.kind == "step" and entry.outcome.lower() not in _NOISE:
+        what = " ".join(part for part in (entry.subject, entry.container) if part)
+        _, _, error = one_line(entry.reason).partition(": ")  # before the colon: why the step was taken
+        error = error.removeprefix(f"{entry.outcome}: ")
+        return f"step {what} failed: {entry.outcome}{f': {innermost(error)}' if error else ''}"
+    if entry.kind == "hold" and entry.fact != Fact.CRASH_LOOP:
+        return f"{entry.subject} waits: {entry.fact}"
     return ""

@@ -213,7 +213,7 @@ def explain(
         )
         for name in names
     )
-    noted = changes_of(line for line in known.lines if since is None or line.at >= since)
+    noted = changes_of(entry for entry in known.lines if since is None or entry.at >= since)
     changes = tuple(sorted((*noted, *failed_hooks(known.events, since)), key=lambda each: each.at))
     return Explanation(
         records=known,
@@ -282,7 +282,7 @@ def as_of(records: PodRunRecords, at: datetime) -> PodRunRecords:
         records,
         gone=records.gone if records.gone is not None and records.gone <= at else None,
         seen=min(records.seen, at),
-        lines=tuple(line for line in records.lines if line.at <= at),
+        lines=tuple(entry for entry in records.lines if entry.at <= at),
         events=tuple(each for each in records.events if each.first <= at),
         instances=instances,
     )
@@ -324,45 +324,45 @@ def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tup
     A wait that is due goes on as long as the node cannot act.
     """
     newest: dict[str, HistoryEntry] = {}
-    for line in records.lines:
-        if line.kind == "hold":
-            newest[line.subject] = line
-        elif line.kind == "step":
-            newest.pop(line.container or line.subject, None)
+    for entry in records.lines:
+        if entry.kind == "hold":
+            newest[entry.subject] = entry
+        elif entry.kind == "step":
+            newest.pop(entry.container or entry.subject, None)
     for instance in records.instances:
         hold = newest.get(instance.container)
         if hold is not None and instance.started_at is not None and instance.started_at > hold.at:
             del newest[instance.container]
     return tuple(
-        Wait(subject, due_of(line), line.fact, line.reason.partition(": ")[2])
-        for subject, line in newest.items()
-        if not is_served or (due_of(line) or at) >= at
+        Wait(subject, due_of(entry), entry.fact, entry.reason.partition(": ")[2])
+        for subject, entry in newest.items()
+        if not is_served or (due_of(entry) or at) >= at
     )
 
 
 def _is_being_deleted(records: PodRunRecords, present: Mapping[str, Any]) -> bool:
     if present:
         return bool(present.get("deletion"))
-    return any(_sets_grace(line) for line in records.lines)
+    return any(_sets_grace(entry) for entry in records.lines)
 
 
-def _sets_grace(line: HistoryEntry) -> bool:
-    return line.kind == "update" and line.fact in (Fact.DELETED, Fact.GRACE_SHORTENED)
+def _sets_grace(entry: HistoryEntry) -> bool:
+    return entry.kind == "update" and entry.fact in (Fact.DELETED, Fact.GRACE_SHORTENED)
 
 
 def _grace_ends(records: PodRunRecords, present: Mapping[str, Any]) -> datetime | None:
     """Return when the grace period of a deletion ends. A later deletion may have shortened it."""
-    asked = [line for line in records.lines if _sets_grace(line)]
+    asked = [entry for entry in records.lines if _sets_grace(entry)]
     deletion = present.get("deletion") or {}
     begun = _moment(deletion.get("at"))
     if not asked and begun is not None:
         asked = [HistoryEntry(begun, "update", fact=Fact.DELETED, seconds=deletion.get("graceSeconds") or 0)]
-    return min((due for line in asked if (due := due_of(line)) is not None), default=None)
+    return min((due for entry in asked if (due := due_of(entry)) is not None), default=None)
 
 
 def _is_followed(records: PodRunRecords) -> bool:
     """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
-    noted = [line.fact for line in records.lines if line.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
+    noted = [entry.fact for entry in records.lines if entry.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
     return bool(noted) and noted[-1] == Fact.SUCCESSOR_APPLIED
 
 

@@ -80,7 +80,7 @@ ON CONFLICT DO UPDATE SET seen = max(seen, excluded.seen), gone = coalesce(exclu
     present = CASE WHEN excluded.seen >= seen AND excluded.present <> '' THEN excluded.present ELSE present END
 RETURNING id
 """
-_WRITE_LINE: Final = "INSERT OR IGNORE INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE_ENTRY: Final = "INSERT OR IGNORE INTO line VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _WRITE_EVENT: Final = """
 INSERT INTO happening VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET last = max(last, excluded.last), count = max(count, excluded.count)
@@ -160,12 +160,12 @@ class JournalFile:
         row = found.fetchone()
         return PodLife(*row) if row is not None else None
 
-    def has_sender(self, life: PodLife, line: HistoryEntry) -> bool:
+    def has_sender(self, life: PodLife, entry: HistoryEntry) -> bool:
         """Say whether the journal has the sender of the message that a line is about."""
         found = self._opened().execute(
             "SELECT 1 FROM line JOIN life ON life.id = life WHERE (namespace, name, uid, incarnation) = (?, ?, ?, ?) "
             "AND at = ? AND (kind, subject) = (?, ?)",
-            (*life, microseconds(line.at), SENDER, line.subject),
+            (*life, microseconds(entry.at), SENDER, entry.subject),
         )
         return found.fetchone() is not None
 
@@ -392,7 +392,7 @@ def _write(connection: sqlite3.Connection, records: TaskRecords) -> int:
         _WRITE_LIFE, _storable((*life, min(first, at), at, at if records.is_gone else None, records.present))
     ).fetchone()
     number, before = row[0], connection.total_changes
-    connection.executemany(_WRITE_LINE, (_line(number, each) for each in records.lines))
+    connection.executemany(_WRITE_ENTRY, (_entry_row(number, each) for each in records.lines))
     connection.executemany(_WRITE_EVENT, (_event(number, each) for each in records.events))
     connection.executemany(_WRITE_INSTANCE, (_instance(number, each) for each in records.instances))
     return connection.total_changes - before
@@ -407,20 +407,20 @@ def _end_earlier_lives(connection: sqlite3.Connection, life: PodLife, at: int) -
     )
 
 
-def _line(life: int, line: HistoryEntry) -> tuple[Any, ...]:
+def _entry_row(life: int, entry: HistoryEntry) -> tuple[Any, ...]:
     said = (
-        line.kind,
-        line.subject,
-        line.container,
-        line.restart,
-        line.reason,
-        line.outcome,
-        line.attempt,
-        line.took_ms,
-        line.fact,
-        line.seconds,
+        entry.kind,
+        entry.subject,
+        entry.container,
+        entry.restart,
+        entry.reason,
+        entry.outcome,
+        entry.attempt,
+        entry.took_ms,
+        entry.fact,
+        entry.seconds,
     )
-    return _storable((life, microseconds(line.at), _key(said), *said))
+    return _storable((life, microseconds(entry.at), _key(said), *said))
 
 
 def _event(life: int, seen: EventRecord) -> tuple[Any, ...]:

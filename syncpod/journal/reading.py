@@ -179,8 +179,8 @@ def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
     ).fetchall()
     for number, *life, begun, seen, text in rows:
         present = json.loads(text)
-        lines = tuple(_lines(connection, number)) if present.get("deletion") else ()
-        yield PodRunRecords(PodLife(*life), moment(begun), moment(seen), present=present, lines=lines)
+        entries = tuple(_entries(connection, number)) if present.get("deletion") else ()
+        yield PodRunRecords(PodLife(*life), moment(begun), moment(seen), present=present, lines=entries)
 
 
 @contextmanager
@@ -223,13 +223,13 @@ def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> PodRu
         seen=moment(seen),
         gone=_when(gone),
         present=json.loads(present) if present else {},
-        lines=tuple(_lines(connection, number)),
+        lines=tuple(_entries(connection, number)),
         events=tuple(_events(connection, number)),
         instances=tuple(_instances(connection, number)),
     )
 
 
-def _lines(connection: sqlite3.Connection, life: int) -> Iterator[HistoryEntry]:
+def _entries(connection: sqlite3.Connection, life: int) -> Iterator[HistoryEntry]:
     # The lines of one workflow task have the same time. Possible causes are sorted before their possible effects.
     rows = connection.execute(
         "SELECT at, kind, subject, container, restart, reason, outcome, attempt, took_ms, fact, seconds "

@@ -261,10 +261,10 @@ class TaskRecords:
     """True if nothing of the pod is left on the node."""
 
 
-def due_of(line: HistoryEntry) -> datetime | None:
+def due_of(entry: HistoryEntry) -> datetime | None:
     """Return when a line's `seconds` are over; None if it has none, or the calendar ends before."""
     try:
-        return line.at + timedelta(seconds=line.seconds) if line.seconds is not None else None
+        return entry.at + timedelta(seconds=entry.seconds) if entry.seconds is not None else None
     except OverflowError:
         return None
 

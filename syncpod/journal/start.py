@@ -84,42 +84,42 @@ def start_of(
     recorded = _one_after_the_other(records.lines)
     done = _done(recorded, instance, at)
     others = {each.container for each in records.instances} - {instance.container}
-    lines = [
-        line
-        for line in recorded
-        if at <= _begun(line)
-        and (done is None or line.at <= done)
-        and not (line.kind == "hold" and line.subject in others)
+    entries = [
+        entry
+        for entry in recorded
+        if at <= _begun(entry)
+        and (done is None or entry.at <= done)
+        and not (entry.kind == "hold" and entry.subject in others)
     ]
     results = list(_probes(records.lines, instance, at))
-    ready = next((line.at for line in results if line.fact == Fact.READINESS_SUCCESS), None)
-    phases = sorted([*_phases(lines, instance), *map(_moment, results)], key=lambda phase: phase.begun)
+    ready = next((entry.at for entry in results if entry.fact == Fact.READINESS_SUCCESS), None)
+    phases = sorted([*_phases(entries, instance), *map(_moment, results)], key=lambda phase: phase.begun)
     before = [each for each in records.instances if each.container in others]
-    whole = [_named(phase, before) for phase in _with_gaps(phases, lines, done, absences)]
+    whole = [_named(phase, before) for phase in _with_gaps(phases, entries, done, absences)]
     return Start(instance, at, ready, tuple(_with_probes(whole, results, instance, records.events)))
 
 
-def _one_after_the_other(lines: Sequence[HistoryEntry]) -> list[HistoryEntry]:
+def _one_after_the_other(entries: Sequence[HistoryEntry]) -> list[HistoryEntry]:
     """Return the lines; each step that a start waited for is moved, to end where the start begins.
 
     The results of step and start may reach the workflow in one task, so that their lines have the same time. The length
     of a step does not include its waiting. A moved step is shortened if it would begin before the decision to take it.
     """
-    apart = [*lines]
+    apart = [*entries]
     decided: datetime | None = None
-    for index, (line, after) in enumerate(pairwise(lines)):
-        is_followed = line.subject.startswith(("create_sandbox", "start_")) and after.subject.startswith("start_")
-        if line.kind == after.kind == "step" and is_followed and line.at == after.at:
+    for index, (entry, after) in enumerate(pairwise(entries)):
+        is_followed = entry.subject.startswith(("create_sandbox", "start_")) and after.subject.startswith("start_")
+        if entry.kind == after.kind == "step" and is_followed and entry.at == after.at:
             at = _begun(after)
-            most = line.took_ms if decided is None else max(0, (at - decided) // timedelta(milliseconds=1))
-            apart[index] = replace(line, at=at, took_ms=min(line.took_ms, most))
-        if line.kind == "decision":
-            decided = line.at
+            most = entry.took_ms if decided is None else max(0, (at - decided) // timedelta(milliseconds=1))
+            apart[index] = replace(entry, at=at, took_ms=min(entry.took_ms, most))
+        if entry.kind == "decision":
+            decided = entry.at
     return apart
 
 
-def _begun(line: HistoryEntry) -> datetime:
-    return line.at - timedelta(milliseconds=line.took_ms)
+def _begun(entry: HistoryEntry) -> datetime:
+    return entry.at - timedelta(milliseconds=entry.took_ms)
 
 
 def _begin(records: PodRunRecords, instance: Instance) -> datetime:
@@ -127,9 +127,9 @@ def _begin(records: PodRunRecords, instance: Instance) -> datetime:
     if instance.restart == 0:
         return records.lines[0].at if records.lines else records.begun
     before = [
-        line
-        for line in records.lines
-        if (line.kind, line.subject, line.restart) == ("exit", instance.container, instance.restart - 1)
+        entry
+        for entry in records.lines
+        if (entry.kind, entry.subject, entry.restart) == ("exit", instance.container, instance.restart - 1)
     ]
     if not before:  # the workflow never recorded that end, or newer lines have displaced it
         ended = (
@@ -140,84 +140,86 @@ def _begin(records: PodRunRecords, instance: Instance) -> datetime:
         return next(ended, None) or instance.started_at or records.begun
     if not before[0].reason:
         return before[0].at
-    decided = [line.at for line in records.lines if line.kind == "decision" and line.at <= before[0].at]
+    decided = [entry.at for entry in records.lines if entry.kind == "decision" and entry.at <= before[0].at]
     return decided[-1] if decided else before[0].at
 
 
-def _done(lines: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> datetime | None:
+def _done(entries: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> datetime | None:
     """Return when the step that started the instance ended; None if that is not known."""
     steps = (
-        line.at
-        for line in lines
-        if line.kind == "step"
-        and line.subject.startswith("start_")
-        and line.container == instance.container
-        and line.at >= begin
-        and (instance.started_at is None or line.at >= instance.started_at)
+        entry.at
+        for entry in entries
+        if entry.kind == "step"
+        and entry.subject.startswith("start_")
+        and entry.container == instance.container
+        and entry.at >= begin
+        and (instance.started_at is None or entry.at >= instance.started_at)
     )
     return next(steps, None)
 
 
-def _probes(lines: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> Iterator[HistoryEntry]:
+def _probes(entries: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> Iterator[HistoryEntry]:
     """Yield the first success of each of the instance's probes."""
     since = instance.started_at or begin
     seen: set[str] = set()
-    for line in lines:
-        if line.fact in _SUCCESSES and line.container == instance.container:
-            is_its = line.at >= since and (instance.ended_at is None or line.at <= instance.ended_at)
-            if is_its and line.fact not in seen:
-                seen.add(line.fact)
-                yield line
+    for entry in entries:
+        if entry.fact in _SUCCESSES and entry.container == instance.container:
+            is_its = entry.at >= since and (instance.ended_at is None or entry.at <= instance.ended_at)
+            if is_its and entry.fact not in seen:
+                seen.add(entry.fact)
+                yield entry
 
 
-def _phases(lines: Sequence[HistoryEntry], instance: Instance) -> Iterator[Phase]:
-    for line in lines:
-        if line.kind == "step":
-            tries = f", {line.attempt} tries" if line.attempt > 1 else ""
-            name = " ".join(part for part in (line.subject, line.container) if part)
-            outcome = "" if line.outcome == "done" else f" ({line.outcome})"
-            length = timedelta(milliseconds=line.took_ms)
-            yield Phase(_begun(line), length, "step", f"{name}{outcome}{tries}: {line.reason}")
-        elif line.kind not in ("hold", SENDER):
-            yield _moment(line)
+def _phases(entries: Sequence[HistoryEntry], instance: Instance) -> Iterator[Phase]:
+    for entry in entries:
+        if entry.kind == "step":
+            tries = f", {entry.attempt} tries" if entry.attempt > 1 else ""
+            name = " ".join(part for part in (entry.subject, entry.container) if part)
+            outcome = "" if entry.outcome == "done" else f" ({entry.outcome})"
+            length = timedelta(milliseconds=entry.took_ms)
+            yield Phase(_begun(entry), length, "step", f"{name}{outcome}{tries}: {entry.reason}")
+        elif entry.kind not in ("hold", SENDER):
+            yield _moment(entry)
     if instance.started_at is not None:
         yield Phase(instance.started_at, _NOTHING, "moment", f"{instance.container} runs (by the node's clock)")
 
 
-def _moment(line: HistoryEntry) -> Phase:
-    name = " ".join(part for part in (line.kind, line.subject, line.container) if part)
-    text = ": ".join(part for part in (line.outcome, line.reason) if part)
-    return Phase(line.at, _NOTHING, "moment", f"{name}: {text}" if text else name)
+def _moment(entry: HistoryEntry) -> Phase:
+    name = " ".join(part for part in (entry.kind, entry.subject, entry.container) if part)
+    text = ": ".join(part for part in (entry.outcome, entry.reason) if part)
+    return Phase(entry.at, _NOTHING, "moment", f"{name}: {text}" if text else name)
 
 
 def _with_gaps(
-    phases: Sequence[Phase], lines: Sequence[HistoryEntry], done: datetime | None, absences: Sequence[Absence]
+    phases: Sequence[Phase], entries: Sequence[HistoryEntry], done: datetime | None, absences: Sequence[Absence]
 ) -> Iterator[Phase]:
     """Yield the phases, with the gaps between the steps filled in: back-offs, and time without a worker or a record.
 
-    `lines` must not have waits of other containers.
+    `entries` must not have waits of other containers.
     """
     covered: datetime | None = None
     for phase in phases:
         is_before_end = done is None or phase.begun <= done
         if covered is not None and is_before_end:
-            yield from _gap(covered, phase.begun, _held(lines, phase.begun), absences)
+            yield from _gap(covered, phase.begun, _held(entries, phase.begun), absences)
         covered = max(phase.begun + phase.took, covered or phase.begun)
         yield phase
 
 
-def _held(lines: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
+def _held(entries: Sequence[HistoryEntry], until: datetime) -> HistoryEntry | None:
     """Return the last wait before a moment; None if there is none, or if a step that it held has begun since.
 
     Other records in between do not end the wait.
     """
-    held = [line for line in lines if line.kind == "hold" and line.at < until]
+    held = [entry for entry in entries if entry.kind == "hold" and entry.at < until]
     if not held:
         return None
     newest = held[-1]
     begun = (
-        line.kind == "step" and newest.subject in (line.container, line.subject) and newest.at < _begun(line) < until
-        for line in lines
+        entry.kind == "step"
+        and newest.subject in (entry.container, entry.subject)
+        and newest.at < _begun(entry) < until
+        for entry in entries
     )
     return None if any(begun) else newest
 
@@ -259,7 +261,7 @@ def _with_probes(
     phases: Sequence[Phase], results: Sequence[HistoryEntry], instance: Instance, events: Sequence[EventRecord]
 ) -> Iterator[Phase]:
     """Yield the phases, and one more for the time before each probe's first success, with the last failure."""
-    successes = {line.at: str(line.fact).partition(" ")[0] for line in results}
+    successes = {entry.at: str(entry.fact).partition(" ")[0] for entry in results}
     covered: datetime | None = None
     for phase in phases:
         probe = successes.get(phase.begun) if phase.kind == "moment" else None

@@ -46,9 +46,9 @@ def journal_records(
     )
 
 
-def _newest(lines: Sequence[HistoryEntry], since: datetime | None) -> tuple[HistoryEntry, ...]:
+def _newest(entries: Sequence[HistoryEntry], since: datetime | None) -> tuple[HistoryEntry, ...]:
     """Return the lines from `since` on, oldest first: they stand in the order of their times."""
-    newest = takewhile(lambda line: since is None or line.at >= since, reversed(lines))
+    newest = takewhile(lambda entry: since is None or entry.at >= since, reversed(entries))
     return tuple(newest)[::-1]
 
 
