@@ -15,12 +15,13 @@ from typing import Final
 
 from aiohttp import web
 
-from syncpod.agent.http_answers import asked, given_up, is_defect, sent, within
+from syncpod.agent.http_answers import asked, given_up, sent, within
 from syncpod.api.client import ANSWER_SECONDS, BODY_LIMIT, PATIENCE_SECONDS, SOCKET_NAME, socket_address
 from syncpod.api.messages import Answer
 from syncpod.api.routes import answer, refusal
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
+from syncpod.http_server import HttpServer
 from syncpod.kernel.listening import take_crowds
 
 log = logging.getLogger(__name__)
@@ -34,11 +35,7 @@ _GRACE_SECONDS: Final = 1.0
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-_LOG_OF_HTTP: Final = logging.getLogger(f"{__name__}.http")
-_LOG_OF_HTTP.addFilter(is_defect)
-
-
-class _Server(web.Server):
+class _Server(HttpServer):
     """A server that closes each connection beyond `CONNECTIONS`."""
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
@@ -58,14 +55,11 @@ class ApiServer:
         """Answer until cancelled. Raises OSError if the socket cannot be made."""
         server = _Server(
             self._serve,
-            access_log=None,
             keepalive_timeout=PATIENCE_SECONDS,  # also ends a client that connects and sends nothing
             lingering_time=PATIENCE_SECONDS,
             tcp_keepalive=False,
             max_line_size=_HEAD_LIMIT,
             max_field_size=_HEAD_LIMIT,
-            auto_decompress=False,  # decompression would block the loop
-            logger=_LOG_OF_HTTP,
         )
         listening = await asyncio.get_running_loop().create_unix_server(server, sock=_listener(self._source.state_dir))
         take_crowds(listening)

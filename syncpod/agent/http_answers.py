@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
 from syncpod.api.messages import JSON, Answer, Request
 
@@ -24,11 +23,6 @@ class AlreadySent(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Send nothing."""
-
-
-def is_defect(record: logging.LogRecord) -> bool:
-    """Say whether a log entry shows a defect, and not just a request that is not HTTP, which any client may send."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 def asked(request: web.BaseRequest, body: bytes = b"") -> Request:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from asyncio import StreamWriter
 from collections import Counter
 from collections.abc import Callable, Iterator
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-from typing import Final
+from typing import Any, Final, Protocol
 
 from syncpod.kernel.peers import Address, Peer
 
@@ -26,6 +25,13 @@ PeerOf = Callable[[Address, Address], Peer | None]
 """Returns the user of a connection by the addresses of its client and its server; None = not known."""
 
 
+class Connection(Protocol):
+    """A connection of asyncio, or a request of aiohttp."""
+
+    def get_extra_info(self, name: str, /) -> Any:
+        """Return the address of an end: ``peername``, ``sockname``. None = the connection is closed."""
+
+
 class Callers:
     """The connections of one server. Strangers can use up neither the owner's share, nor the process's descriptors."""
 
@@ -41,9 +47,9 @@ class Callers:
         """Connections by user, those from other machines by address."""
 
     @contextlib.contextmanager
-    def counted(self, writer: StreamWriter) -> Iterator[bool]:
+    def counted(self, connection: Connection) -> Iterator[bool]:
         """Count a connection during the block; yield whether it should be served."""
-        client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        client, server = connection.get_extra_info("peername"), connection.get_extra_info("sockname")
         peer = self._peer_of(client, server) if client and server else None  # it may be gone already
         caller = peer.uid if peer is not None else _machine(client, server)
         self._open[caller] += 1
@@ -52,9 +58,9 @@ class Callers:
         finally:
             self._open -= Counter([caller])  # this also drops a count of zero
 
-    def is_owners(self, writer: StreamWriter) -> bool:
+    def is_owners(self, connection: Connection) -> bool:
         """Return whether a connection is known to be the owner's, or root's."""
-        client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        client, server = connection.get_extra_info("peername"), connection.get_extra_info("sockname")
         peer = self._peer_of(client, server) if client and server else None
         return peer is not None and peer.uid in (0, os.geteuid())
 

@@ -14,24 +14,25 @@ The Temporal UI has an endpoint of its own (:mod:`syncpod.signing.decoding_page`
 from __future__ import annotations
 
 import asyncio
-import hmac
 import secrets
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+from aiohttp import web
 from temporalio.api.common.v1 import Payload
 
+from syncpod.http_server import serve
 from syncpod.kernel.callers import Callers, PeerOf
-from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import Address, find_peer, peer_command
 from syncpod.messages.signature import NAMELESS, Keys, PayloadPlace
 from syncpod.messages.signed import ANY
 from syncpod.settings.process_records import CodecRecord, remove_codec_record, write_codec_record
 from syncpod.signing.decoding_page import DecodingPage
-from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, RequestHead, answered, serve_request
+from syncpod.signing.payload_requests import HOST, answered, refused, same_secret, split_path
 from syncpod.signing.proxy import SigningProxy, signed_payload
 from syncpod.temporal.encryption import readable
 
@@ -66,52 +67,42 @@ class CodecServer:
 
     async def run(self) -> None:
         """Serve until cancelled, on free ports. Raises OSError, RuntimeError."""
-        server = take_crowds(await asyncio.start_server(self._serve, HOST, 0, limit=HEAD_LIMIT))
-        port = server.sockets[0].getsockname()[1]
         proxy = SigningProxy(self._state_dir, self._address, self._keys, self._token, self._peer_of)
         try:
-            before = await proxy.start()
-            here = f"http://{HOST}:{port}"
-            write_codec_record(self._state_dir, CodecRecord(here, before, self._token, f"{here}/{self._page.name}"))
-            async with server:
-                await server.serve_forever()
+            with socket.create_server((HOST, 0)) as listening:
+                before = await proxy.start()
+                here = f"http://{HOST}:{listening.getsockname()[1]}"
+                write_codec_record(self._state_dir, CodecRecord(here, before, self._token, f"{here}/{self._page.name}"))
+                await serve(self._answer, self._callers, listening)
         finally:
             await proxy.close()
             with suppress(OSError):
                 remove_codec_record(self._state_dir)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def answer(request: RequestHead) -> Answer:
-            return await self._answer(request, writer)
-
-        await serve_request(reader, writer, self._callers, answer)
-
-    async def _answer(self, request: RequestHead, writer: asyncio.StreamWriter) -> Answer:
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request. Its body is not read before the token or the page's path has been checked."""
         if self._page.is_for(request):
-            return await self._page.answer(request, self._callers.is_owners(writer))
-        said = request.headers.get("authorization", "")
-        if not hmac.compare_digest(said.encode(), f"Bearer {self._token}".encode()):
-            return 401, b"the token is not that of this node: run `syncpod env` as its owner again", ""
-        if request.method != "POST" or request.verb not in ("encode", "decode"):
-            return 404, b"POST /encode or /decode", ""
-        if (body := await request.body()) is None:
-            return TOO_LARGE
-        if request.verb == "decode":
-            return *answered(body, self._decoded), ""
-        named, begins = unquote(request.before.strip("/")), False
+            return await self._page.answer(request, self._callers.is_owners(request))
+        if not same_secret(request.headers.get("Authorization", ""), f"Bearer {self._token}"):
+            return refused(401, "the token is not that of this node: run `syncpod env` as its owner again")
+        before, verb = split_path(request)
+        if request.method != "POST" or verb not in ("encode", "decode"):
+            return refused(404, "POST /encode or /decode")
+        if verb == "decode":
+            return await answered(request, self._decoded)
+        named, begins = unquote(before.strip("/")), False
         if not named:
-            command = await self._command_of_peer(writer)
+            command = await self._command_of_peer(request)
             named, begins = workflow_named(command), begins_run(command)
         if not named:
-            return (*answered(body, _nameless), "") if begins else (400, NO_WORKFLOW.encode(), "")
-        place = PayloadPlace(request.headers.get("x-namespace", "default"), named)
-        return *answered(body, lambda payload: self._encoded(payload, place)), ""
+            return await answered(request, _nameless) if begins else refused(400, NO_WORKFLOW)
+        place = PayloadPlace(request.headers.get("X-Namespace", "default"), named)
+        return await answered(request, lambda payload: self._encoded(payload, place))
 
-    async def _command_of_peer(self, writer: asyncio.StreamWriter) -> Sequence[str]:
+    async def _command_of_peer(self, request: web.BaseRequest) -> Sequence[str]:
         """Return the command line of the process that has connected."""
-        client, server = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
-        return await asyncio.to_thread(self._command_of, client, server)
+        client, server = request.get_extra_info("peername"), request.get_extra_info("sockname")
+        return await asyncio.to_thread(self._command_of, client, server) if client and server else ()
 
     def _encoded(self, payload: Payload, place: PayloadPlace) -> Payload:
         return signed_payload(self._keys, place, payload, ANY)

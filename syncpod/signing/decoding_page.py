@@ -6,26 +6,26 @@ the command line of a browser or a tool, so only processes of the owner and of r
 
 from __future__ import annotations
 
-import asyncio
-import hmac
 import secrets
+import socket
 from collections.abc import Callable
 from typing import Final
 
+from aiohttp import web
 from temporalio.api.common.v1 import Payload
 
+from syncpod.http_server import serve
 from syncpod.kernel.callers import Callers, PeerOf
-from syncpod.kernel.listening import take_crowds
 from syncpod.kernel.peers import find_peer
 from syncpod.messages.signature import Keys
-from syncpod.signing.payload_requests import HEAD_LIMIT, HOST, TOO_LARGE, Answer, RequestHead, answered, serve_request
+from syncpod.signing.payload_requests import HOST, answered, refused, same_secret, split_path
 from syncpod.temporal.encryption import readable
 
-_FOR_PAGES: Final = (
-    "Access-Control-Allow-Origin: *\r\n"
-    "Access-Control-Allow-Methods: POST\r\n"
-    "Access-Control-Allow-Headers: content-type, x-namespace\r\n"
-)
+_FOR_PAGES: Final = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "POST",
+    "Access-Control-Allow-Headers": "content-type, x-namespace",
+}
 
 
 class DecodingPage:
@@ -36,24 +36,27 @@ class DecodingPage:
         self._keys = keys
         self.name = secrets.token_urlsafe(32)
 
-    def is_for(self, request: RequestHead) -> bool:
+    def is_for(self, request: web.BaseRequest) -> bool:
         """Return whether a request has the path."""
-        return hmac.compare_digest(request.before.encode("latin-1"), f"/{self.name}".encode())
+        return same_secret(split_path(request)[0], f"/{self.name}")
 
-    async def answer(self, request: RequestHead, is_owners: bool) -> Answer:
+    async def answer(self, request: web.BaseRequest, is_owners: bool) -> web.Response:
         """Answer a browser's preflight request (OPTIONS), or decode the payloads in a request.
 
         `is_owners` is True if the browser is a process of the owner or of root; any other browser is refused.
         """
         if not is_owners:
-            return 403, b"only the user of this codec server, and root, may decode", ""
+            return refused(403, "only the user of this codec server, and root, may decode")
+        answer = await self._for_page(request)
+        answer.headers.update(_FOR_PAGES)
+        return answer
+
+    async def _for_page(self, request: web.BaseRequest) -> web.Response:
         if request.method == "OPTIONS":
-            return 200, b"", _FOR_PAGES
-        if (request.method, request.verb) != ("POST", "decode"):
-            return 404, b"POST /decode", _FOR_PAGES
-        if (body := await request.body()) is None:
-            return *TOO_LARGE[:2], _FOR_PAGES
-        return *answered(body, self._decoded), _FOR_PAGES
+            return web.Response(content_type="application/json")
+        if (request.method, split_path(request)[1]) != ("POST", "decode"):
+            return refused(404, "POST /decode")
+        return await answered(request, self._decoded)
 
     def _decoded(self, payload: Payload) -> Payload:
         return readable(self._keys.by_id, payload)
@@ -66,15 +69,11 @@ async def serve_page(keys: Keys, port: int, serving: Callable[[str], None], peer
     """
     page, callers = DecodingPage(keys), Callers(peer_of)
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def answer(request: RequestHead) -> Answer:
-            if not page.is_for(request):
-                return 404, b"there is nothing here", ""
-            return await page.answer(request, callers.is_owners(writer))
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if not page.is_for(request):
+            return refused(404, "there is nothing here")
+        return await page.answer(request, callers.is_owners(request))
 
-        await serve_request(reader, writer, callers, answer)
-
-    server = take_crowds(await asyncio.start_server(serve, HOST, port, limit=HEAD_LIMIT))
-    async with server:
-        serving(f"http://{HOST}:{server.sockets[0].getsockname()[1]}/{page.name}")
-        await server.serve_forever()
+    with socket.create_server((HOST, port)) as listening:
+        serving(f"http://{HOST}:{listening.getsockname()[1]}/{page.name}")
+        await serve(answer, callers, listening)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from syncpod import http_server
+from syncpod.agent import bound_port
 from syncpod.agent.published_pods import PublishedPods
-from syncpod.agent.scraping import http_server
 from syncpod.agent.scraping import readings as module
 from syncpod.agent.scraping.endpoint import NodeEndpoint
 from syncpod.agent.scraping.probe_counts import ProbeCounts
@@ -123,8 +124,9 @@ async def serving(tmp_path: Path, peer_of: Any = find_peer, *, host: str = "127.
     )
     node = Node(published, endpoint, obstacles, counted, probes, runtime, tmp_path, listings)
     running = asyncio.create_task(endpoint.run())
-    await until(lambda: endpoint.server.addresses != ())
-    node.host, node.port = endpoint.server.addresses[0]
+    await until(lambda: endpoint.address is not None)
+    assert endpoint.address is not None
+    node.host, node.port = endpoint.address
     yield node
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -211,7 +213,7 @@ async def test_a_web_page_cannot_read_it(tmp_path: Path) -> None:
 
 
 async def test_strangers_that_say_nothing_leave_room(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 60.0)
     silent: Sequence[asyncio.StreamWriter] = ()
     strange: set[int] = set()
 
@@ -245,7 +247,7 @@ async def test_an_ipv6_address_is_served(tmp_path: Path) -> None:
 
 
 async def test_a_port_that_another_has_is_tried_again(tmp_path: Path, monkeypatch: Any, caplog: Any) -> None:
-    monkeypatch.setattr(http_server, "_LISTEN_SECONDS", 0.01)
+    monkeypatch.setattr(bound_port, "_LISTEN_SECONDS", 0.01)
     taken = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
     published = PublishedPods(node_of(tmp_path))
@@ -254,7 +256,7 @@ async def test_a_port_that_another_has_is_tried_again(tmp_path: Path, monkeypatc
     await until(lambda: "cannot be served" in caplog.text)
     taken.close()
     await taken.wait_closed()
-    await until(lambda: endpoint.server.addresses != ())
+    await until(lambda: endpoint.address is not None)
     assert caplog.text.count("cannot be served") == 1
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -263,14 +265,73 @@ async def test_a_port_that_another_has_is_tried_again(tmp_path: Path, monkeypatc
 async def test_a_caller_who_does_not_read_the_answer_has_no_room_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_server, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 0.2)
     async with serving(tmp_path) as node:
         node.endpoint._readings._kept["metrics"] = float("inf"), b"x" * 2**24
         _, writer = await asyncio.open_connection(node.host, node.port, limit=1024)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        await until(lambda: node.endpoint.server._callers._open.total() == 1)
-        await until(lambda: node.endpoint.server._callers._open.total() == 0)
+        await until(lambda: node.endpoint._callers._open.total() == 1)
+        await until(lambda: node.endpoint._callers._open.total() == 0)
         writer.close()
+
+
+async def sent(node: Node, *parts: bytes, every: float = 0.0) -> bytes:
+    """Send parts, one after the other; return what comes until the connection ends."""
+    reader, writer = await asyncio.open_connection(node.host, node.port)
+    with suppress(ConnectionError):
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(every)
+    answer = b""
+    with suppress(ConnectionError):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_a_connection_is_for_one_request_and_names_no_versions(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        answer = await sent(node, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        names = {line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:]}
+        assert body == b"ok"
+        assert names == {b"content-type", b"content-length", b"connection", b"date"}
+        assert b"Content-Length: 2\r\n" in answer and b"Content-Type: text/plain; charset=utf-8\r\n" in answer
+        nonsense = await sent(node, b"\x16\x03\x01 HTTP\r\n\r\n")
+        assert nonsense.startswith(b"HTTP/1.0 400") and b"aiohttp" not in nonsense
+
+
+async def test_a_head_is_bounded_in_each_line_and_in_their_number(tmp_path: Path, caplog: Any) -> None:
+    async with serving(tmp_path) as node:
+        begin = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+        assert (await sent(node, begin + b"X: " + b"x" * 8_000 + b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        for huge in (
+            b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            begin + b"X: " + b"x" * 20_000 + b"\r\n\r\n",
+            begin + b"".join(b"X-%d: x\r\n" % number for number in range(100)) + b"\r\n",
+        ):
+            assert b" 400 " in (await sent(node, huge)).partition(b"\r\n")[0]
+        assert await node.get("/healthz") == (200, "ok")
+    assert "Traceback" not in caplog.text
+
+
+async def test_a_client_that_sends_a_byte_at_a_time_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 0.2)
+    async with serving(tmp_path) as node:
+        slow = (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n", *(b"X" for _ in range(40)))
+        async with asyncio.timeout(5):
+            assert await sent(node, *slow, every=0.03) == b""
+        await until(lambda: node.endpoint._callers._open.total() == 0)
+        assert await node.get("/healthz") == (200, "ok")
+
+
+async def test_a_token_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as node:
+        shown = b"GET /pods HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\xfe\r\n\r\n"
+        assert (await sent(node, shown)).startswith(b"HTTP/1.1 401")
 
 
 async def test_the_probes_of_a_pod_are_counted_as_long_as_it_is_there(tmp_path: Path) -> None:

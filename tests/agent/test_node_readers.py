@@ -105,8 +105,9 @@ async def served(
         cluster=cluster,
     )
     running = asyncio.create_task(endpoint.run())
-    await until(lambda: endpoint.server.addresses != ())
-    yield Reader(endpoint.server.addresses[0][1], directory, runtime)
+    await until(lambda: endpoint.address is not None)
+    assert endpoint.address is not None
+    yield Reader(endpoint.address[1], directory, runtime)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

@@ -230,7 +230,9 @@ async def test_http_1_is_spoken_and_a_connection_is_used_again(n1: Node) -> None
     assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
     for _ in range(3):
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: n1\r\n\r\n")
-        assert (await read_answer(reader)).body == b"ok"
+        answer = await read_answer(reader)
+        assert answer.body == b"ok"
+        assert "server" not in {name.lower() for name in answer.headers}, "no versions for strangers"
     writer.close()
 
 

@@ -19,13 +19,14 @@ import pytest_asyncio
 from google.protobuf.json_format import MessageToDict
 from temporalio.api.common.v1 import Payload
 
+from syncpod import http_server
 from syncpod.kernel.callers import AT_ONCE, OF_A_STRANGER
 from syncpod.kernel.http2_frames import Counted
 from syncpod.kernel.peers import Address, Peer, find_peer
 from syncpod.messages.signature import PayloadPlace, verify
 from syncpod.messages.signed import ANY
 from syncpod.settings.process_records import CodecRecord, read_codec_record
-from syncpod.signing import front, payload_requests
+from syncpod.signing import front
 from syncpod.signing.codec_server import CodecServer, workflow_named
 from syncpod.signing.decoding_page import serve_page
 from syncpod.signing.keys import SigningKeys, add_signing_key, make_signing_keys
@@ -74,7 +75,8 @@ async def post(codec: Codec, path: str, body: bytes, *, token: str = "", size: i
     """Post a body; return the status and the answer."""
     url = urlsplit(codec.record.endpoint)
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
-    head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token or codec.record.token}\r\nX-Namespace: default\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nX-Namespace: default\r\n"
+    head += f"Authorization: Bearer {token or codec.record.token}\r\n"
     writer.write(f"{head}Content-Length: {len(body) if size is None else size}\r\n\r\n".encode() + body)
     answer = (await reader.read()).decode()
     writer.close()
@@ -136,13 +138,35 @@ async def connected(codec: Codec, address: str = "") -> tuple[asyncio.StreamRead
 async def test_whoever_connects_without_saying_anything_takes_no_room_from_the_owner(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(payload_requests, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 60.0)
     silent = [await connected(codec) for _ in range(3 * AT_ONCE)]
     beyond = [reader.read() for reader, _ in silent[OF_A_STRANGER:]]
     assert set(await asyncio.gather(*beyond)) == {b""}, "more than one user's share is closed at once"
     assert not any(reader.at_eof() for reader, _ in silent[:OF_A_STRANGER])
     assert (await post(codec, "/decode", b"{}"))[0] == 200
     for _, writer in silent:
+        writer.close()
+
+
+async def test_a_body_that_comes_too_slowly_ends_the_connection(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "PATIENCE_SECONDS", 0.2)
+    url = urlsplit(codec.record.endpoint)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    head = f"POST /decode HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {codec.record.token}\r\n"
+    writer.write(f"{head}Content-Length: 1000\r\n\r\n{{".encode())
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_secrets_that_are_no_text_are_refused(codec: Codec) -> None:
+    url = urlsplit(codec.record.endpoint)
+    for path, shown in ((b"/decode", b"Bearer \xff"), (b"/\xff/decode", b"Bearer x")):
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nAuthorization: %b\r\nContent-Length: 0\r\n\r\n"
+        writer.write(head % (path, shown))
+        status = (await reader.read()).partition(b"\r\n")[0]
+        assert status in (b"HTTP/1.1 401 Unauthorized", b"HTTP/1.0 400 Bad Request"), path
         writer.close()
 
 
@@ -216,7 +240,7 @@ async def ask(codec: Codec, method: str, path: str, body: bytes, *, is_stranger:
     """Send a browser's request without the token; return status, allowed origins and answer."""
     url = urlsplit(codec.record.endpoint)
     reader, writer = await (connected(codec) if is_stranger else asyncio.open_connection(url.hostname, url.port))
-    head = f"{method} {path} HTTP/1.1\r\nOrigin: http://localhost:8233\r\nX-Namespace: default\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost:8233\r\nX-Namespace: default\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     said = (await reader.read()).decode()
     writer.close()
@@ -246,7 +270,8 @@ async def test_a_page_for_a_fleets_keys_decodes_and_does_nothing_else(tmp_path: 
 
     async def ask(path: str, method: str = "POST") -> tuple[int, str]:
         reader, writer = await asyncio.open_connection(url.hostname, url.port)
-        writer.write(f"{method} {path} HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
         answer = (await reader.read()).decode()
         writer.close()
         return int(answer.split(" ", 2)[1]), answer.partition("\r\n\r\n")[2]

@@ -51,7 +51,7 @@ async def post(codec: Codec, path: str, *payloads: Payload) -> list[Payload]:
     body = json.dumps({"payloads": [_to_json(payload) for payload in payloads]}).encode()
     url = urlsplit(codec.endpoint)
     reader, writer = await asyncio.open_connection(url.hostname, url.port)
-    head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {codec.token}\r\nX-Namespace: default\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {codec.token}\r\nX-Namespace: default\r\n"
     writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     status, _, answer = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()

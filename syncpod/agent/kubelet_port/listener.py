@@ -13,14 +13,14 @@ import resource
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
 
 from syncpod.agent.background import cancel_all, until_one_fails
-from syncpod.agent.http_answers import is_defect
-from syncpod.kernel import early_listening
+from syncpod.agent.bound_port import bound_port
+from syncpod.http_server import HttpServer, Serve
 
 log = logging.getLogger(__name__)
 
@@ -43,33 +43,21 @@ _LINGER_SECONDS: Final = 2.0
 """Seconds that a client may take to close TLS."""
 _GRACE_SECONDS: Final = 1.0
 """Seconds for which answers may still be sent when the server ends."""
-_LISTEN_SECONDS: Final = 5.0
-"""Seconds between two tries to bind an address."""
 _BACKLOG: Final = 128
 
-_LOG_OF_HTTP: Final = logging.getLogger(f"{__name__}.http")
-_LOG_OF_HTTP.addFilter(is_defect)
 
-Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
-class _Server(web.Server):
+class _Server(HttpServer):
     """An HTTP server that calls `lost` with each connection that has ended."""
 
     def __init__(self, serve: Serve, lost: Callable[[web.RequestHandler], None]) -> None:
         super().__init__(
             serve,
             handler_cancellation=True,  # nothing else shows that a follower of a log has left
-            access_log=None,
             keepalive_timeout=SILENCE_SECONDS,  # also ends a client that connects and sends nothing
-            # No request has a body that is needed. A body is neither read to its end nor decompressed: both would block
-            # the loop for as long as the client chooses.
-            lingering_time=0.0,
-            auto_decompress=False,
+            lingering_time=0.0,  # no request has a body that is needed, and reading one would block the loop
             max_line_size=LINE_LIMIT,
             max_field_size=FIELD_LIMIT,
             max_headers=HEADERS,
-            logger=_LOG_OF_HTTP,
         )
         self._lost = lost
 
@@ -124,7 +112,7 @@ class Listener:
             self._strangers -= Counter([address])
 
     async def _listen(self, address: str) -> None:
-        with await self._bound(address) as listening:
+        with await bound_port(address, self._port, _BACKLOG, self._called) as listening:
             self.ports[address] = listening.getsockname()[1]
             log.info("%s is served at %s port %d", self._called, address, self.ports[address])
             loop = asyncio.get_running_loop()
@@ -136,30 +124,6 @@ class Listener:
                     await asyncio.sleep(0.1)
                     continue
                 self._admit(accepted, str(peer[0]))
-
-    async def _bound(self, address: str) -> socket.socket:
-        """Return a listening socket for `address`. It may be inherited, and older than this process."""
-        early, is_logged = early_listening.taken(address, self._port), False
-        if early is not None:
-            early.listen(_BACKLOG)
-            return early
-        while True:
-            listening = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-            try:
-                listening.setblocking(False)
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listening.bind((address, self._port))
-                listening.listen(_BACKLOG)
-            except OSError as error:
-                listening.close()
-                if not is_logged:
-                    log.error(
-                        "%s cannot be served at %s port %d: %s", self._called, address, self._port, error.strerror
-                    )
-                is_logged = True
-            else:
-                return listening
-            await asyncio.sleep(_LISTEN_SECONDS)
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
         """Serve a new connection if there is room for it, else close it."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,7 +22,8 @@ from syncpod.agent.kubelet_port.access import Guard
 from syncpod.agent.kubelet_port.listener import Listener
 from syncpod.agent.kubelet_port.plugin_answers import PodCommands
 from syncpod.agent.kubelet_port.relay import is_upgrade, relay
-from syncpod.agent.scraping.readings import CONTENT_TYPE, NodeReadings
+from syncpod.agent.scraping.reading_routes import reading_routes
+from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.api.container_logs import ContainerLogs
 from syncpod.api.container_streams import ContainerStreams
 from syncpod.api.lists import as_json
@@ -31,6 +32,7 @@ from syncpod.api.routes import Route, matching
 from syncpod.api.source import PodSource
 from syncpod.api.statuses import ApiError
 from syncpod.cri.port import CriRuntime
+from syncpod.http_server import PLAIN
 from syncpod.kubernetes.plugin_commands import PREFIX
 from syncpod.kubernetes.reviews import access_of
 from syncpod.node.pod_threads import PodThreads
@@ -44,7 +46,6 @@ _READ_SECONDS: Final = 30.0
 _FOLLOWER_SECONDS: Final = 4 * 3600.0
 """Seconds that the follower of a log may take to read a part, since its terminal may be stopped: the kubelet's write
 timeout."""
-_PLAIN: Final = "text/plain; charset=utf-8"
 _LOGS_DISABLED: Final = "logs endpoint is disabled."
 _NO_CHECKPOINTS: Final = "containers are not checkpointed on this node"
 
@@ -79,29 +80,21 @@ class KubeletPort:
 
         `threads` read the logs of the node's pods. `environment` is for ``syncpod`` commands (`command_environment`).
         """
-        self._door, self._readings, self._configuration = door, readings, configuration
+        self._door, self._configuration = door, configuration
         logs = ContainerLogs(source, cri, readings.node, threads)
-        self._answers = tuple((each, each.pattern) for each in self._table(logs, PodCommands(environment, source)))
+        table = self._table(readings, logs, PodCommands(environment, source))
+        self._answers = tuple((each, each.pattern) for each in table)
         self._urls = tuple((each, each.pattern) for each in _streams(ContainerStreams(source, cri)))
         self.listener: Listener | None = None
         """The listener of the kubelet's port; None before `run`."""
         self.readable: Listener | None = None
         """The listener of the read-only port; None = there is none."""
 
-    def _table(self, logs: ContainerLogs, commands: PodCommands) -> Sequence[Route[Answer]]:
-        readings = self._readings
+    def _table(self, readings: NodeReadings, logs: ContainerLogs, commands: PodCommands) -> Sequence[Route[Answer]]:
         return (
             Route("GET", "/containerLogs/{namespace}/{pod}/{container}", logs.answer, "text"),
-            Route("GET", "/pods", _made(readings.pods, JSON), "PodList"),
-            Route("GET", "/runningpods", _made(readings.running_pods, JSON), "PodList"),
-            Route("GET", "/stats/summary", self._summary, "Summary"),
-            Route("GET", "/metrics", _made(readings.metrics, CONTENT_TYPE), "series"),
-            Route("GET", "/metrics/cadvisor", _made(readings.container_metrics, CONTENT_TYPE), "series"),
-            Route("GET", "/metrics/resource", _made(readings.resource_metrics, CONTENT_TYPE), "series"),
-            Route("GET", "/metrics/probes", _made(readings.probe_metrics, CONTENT_TYPE), "series"),
+            *reading_routes(readings),
             Route("GET", "/configz", self._configz, "KubeletConfiguration"),
-            Route("GET", "/healthz", _healthy, "ok"),
-            Route("GET", "/healthz/ping", _healthy, "ok"),
             Route("GET", f"{PREFIX}/{{command}}/{{namespace}}/{{pod}}", commands.answer, "answer"),
             Route("POST", "/checkpoint/{namespace}/{pod}/{container}", _no_checkpoint, "404"),
         )
@@ -189,10 +182,6 @@ class KubeletPort:
             log.exception("the kubelet's port cannot answer %s %s", asked.method, asked.path)
             raise ApiError(500, "this node has failed to answer; its log says how") from None
 
-    async def _summary(self, asked: Request) -> Answer:
-        is_short = asked.one("only_cpu_and_memory").lower() in ("true", "1")
-        return in_one_part(await self._readings.summary(only_cpu_and_memory=is_short), JSON)
-
     async def _configz(self, asked: Request) -> Answer:
         return in_one_part(as_json({"kubeletconfig": self._configuration}), JSON)
 
@@ -208,19 +197,6 @@ def _streams(streams: ContainerStreams) -> Sequence[Route[str]]:
         (f"/portForward/{pod}/{{uid}}", streams.forward_url),
     )
     return [Route(method, path, handle, "streams") for path, handle in paths for method in ("GET", "POST")]
-
-
-def _made(make: Callable[[], Awaitable[bytes]], kind: str) -> Callable[[Request], Awaitable[Answer]]:
-    """Return a handler whose answers are made by `make`."""
-
-    async def handle(_: Request) -> Answer:
-        return in_one_part(await make(), kind)
-
-    return handle
-
-
-async def _healthy(_: Request) -> Answer:
-    return in_one_part(b"ok", _PLAIN)
 
 
 async def _no_checkpoint(_: Request, *_names: str) -> Answer:
@@ -250,7 +226,7 @@ def _certificate(request: web.BaseRequest) -> bytes | None:
 
 def _refusal(refused: ApiError) -> Answer:
     headers = {"WWW_Authenticate": 'Bearer realm="kubelet"'} if refused.code == 401 else {}
-    return in_one_part(refused.message.encode(), _PLAIN, refused.code, **headers)
+    return in_one_part(refused.message.encode(), PLAIN, refused.code, **headers)
 
 
 def _broken(error: Exception) -> Answer:

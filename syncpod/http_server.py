@@ -1,0 +1,106 @@
+"""The node's HTTP servers, with aiohttp: what all of them have, and the limits of one that any client may reach.
+
+`serve` is for such clients. It answers one request per connection, within ten seconds, and limits the connections of
+each user and of each machine (:mod:`syncpod.kernel.callers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from syncpod.kernel.callers import Callers
+from syncpod.kernel.listening import take_crowds
+
+PLAIN: Final = "text/plain; charset=utf-8"
+PATIENCE_SECONDS: Final = 10.0
+"""Seconds that a client of `serve` has to send its request and to read the answer."""
+_LINE_LIMIT: Final = 8 * 1024
+"""The most bytes of a request's first line, and of a header."""
+_HEADERS: Final = 64
+_GRACE_SECONDS: Final = 1.0
+"""Seconds for which answers may still be sent when a server ends."""
+
+Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class _Request(web.BaseRequest):
+    """A request whose response does not name the versions of Python and aiohttp."""
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        response.headers.popall("Server", None)
+
+
+def _is_defect(record: logging.LogRecord) -> bool:
+    """Say whether a log entry shows a defect, and not just a request that is not HTTP, which any client may send."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_log = logging.getLogger(__name__)
+_log.addFilter(_is_defect)
+
+
+class HttpServer(web.Server):
+    """A server that decompresses no body, since that would block the event loop for as long as the client chooses."""
+
+    def __init__(self, serve: Serve, **limits: Any) -> None:
+        """Answer each request with `serve`. `limits` are those of aiohttp."""
+        made = partial(_Request, loop=asyncio.get_running_loop())
+        super().__init__(serve, request_factory=made, access_log=None, auto_decompress=False, logger=_log, **limits)
+
+
+class _CountedServer(HttpServer):
+    """Answers one request per connection. Closes the connection of a client that takes too long, or has too many."""
+
+    def __init__(self, serve: Serve, callers: Callers) -> None:
+        async def serve_one(request: web.BaseRequest) -> web.StreamResponse:
+            response = await serve(request)
+            response.force_close()
+            return response
+
+        super().__init__(
+            serve_one,
+            handler_cancellation=True,  # a connection that is closed ends its handler, also at the time limit
+            keepalive_timeout=0.0,  # the time limit is for the whole connection
+            lingering_time=0.0,  # the rest of a body that nobody needs is not read
+            tcp_keepalive=False,
+            max_line_size=_LINE_LIMIT,
+            max_field_size=_LINE_LIMIT,
+            max_headers=_HEADERS,
+        )
+        self._callers = callers
+        self._open: dict[web.RequestHandler, ExitStack] = {}
+        """What ends with each connection: its count and its time limit."""
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        loop = asyncio.get_running_loop()
+        connection = self._open[handler] = ExitStack()
+        has_room = connection.enter_context(self._callers.counted(transport))
+        if has_room:
+            connection.callback(loop.call_later(PATIENCE_SECONDS, transport.abort).cancel)
+        else:
+            loop.call_soon(transport.abort)  # the handler begins first, and ends by itself
+
+    def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._open.pop(handler).close()
+
+
+async def serve(answer: Serve, callers: Callers, listening: socket.socket) -> None:
+    """Answer requests at a listening socket with `answer`, until cancelled. `callers` counts the connections."""
+    server = _CountedServer(answer, callers)
+    accepting = take_crowds(await asyncio.get_running_loop().create_server(server, sock=listening))
+    try:
+        await accepting.serve_forever()
+    finally:
+        accepting.close()
+        await server.shutdown(_GRACE_SECONDS)
