@@ -4,6 +4,15 @@ from qa.planted.plant import Plant
 
 BUGS = (
     Plant(
+        name="each-line-is-in-time",
+        room="syncpod/http_server",
+        file="syncpod/http_server.py",
+        before="loop.call_later(PATIENCE_SECONDS, transport.abort)",
+        after="loop.call_later(3600, transport.abort)",
+        harm="Clients that send a byte a second keep other users from a node's metrics.",
+        tests=("tests/agent/test_metrics_endpoint.py", "tests/signing/test_codec_server.py"),
+    ),
+    Plant(
         name="finite-fields-are-taken",
         room="syncpod/handlers",
         file="syncpod/handlers/tls.py",
