@@ -1,23 +1,23 @@
 """Starts ahead: a start of a new pod begins while the step before it still runs, and waits for that step in the worker.
 
-The first step makes the sandbox, or starts the container before. The second step is the start that will certainly
-follow (`workflows/pod/follower.py`). So between the two there is no round trip through the server and the workflow,
-which would take longer than everything else::
+The step before, the first step, makes the sandbox or starts the container before. The start ahead is certain to come
+next (`workflows/pod/pipelining.py` has the workflow's half of the picture). So between the two there is no round trip
+through the server and the workflow, which would take longer than everything else::
 
     first   begun ──► waits for the runtime ──► reads the pod ──► ended ··· its result may be kept back ···► over
               │               │ mark_waiting         │ mark_finishing │                                    ▲
               │ came          ▼                      ▼                │                                    │
-    second  waits ──► prepared, CreateContainer; waits (`Ahead`) ──► as expected? ──yes──► acts ──► over ──┘
-              │                                                       │ no
-              └── no first step has come, or it has failed ───────────┴──► what was made is removed: NOT_BEGUN
+    ahead   waits ──► prepared, CreateContainer; waits ──────► as expected? ──yes──► acts ──► over ────────┘
+              │                                                      │ no
+              └── no first step has come, or it has failed ──────────┴──► what was made is removed: NOT_BEGUN
 
-- The second step prepares itself at `mark_waiting`; if it looks into volumes, at `mark_finishing`.
+- The start ahead prepares itself at `mark_waiting`; if it looks into volumes, at `mark_finishing`.
 - A container is hidden before its turn: it is in no listing of this worker, counts in no metric, and has no start mark.
   If its turn does not come, it is removed, and the pod's next step waits for the removal (`Fences.join`).
 - If the worker dies, the next try of the start finds a container that was created but never started, and removes it.
 - The last start of a pod and the step before it end at the same time, so that one workflow task takes both results.
 
-Both steps share a `StepPair` (`activities/node/pairs.py`), which has the state of both.
+`FirstStep` (`activities/node/first_steps.py`) has the state of both.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from opentelemetry import trace
@@ -34,18 +34,18 @@ from temporalio.exceptions import ApplicationError
 
 from activities.containers.noted_starts import noted_start, which_counts
 from activities.containers.removal import remove_unstarted
-from activities.images.presence import FoundImages
 from activities.node.clock import monotonic
 from activities.node.context import Node
 from activities.node.fences import FenceClaim
-from activities.node.pairs import Failed, FirstAttempt
+from activities.node.first_steps import Failed, FirstAttempt
 from activities.preparing import Prepared, looks_into_volumes, prepare
-from activities.step_attempt import Interrupted, MadeEarly, NotYet, StepAttempt
+from activities.step_attempt import Ahead, Interrupted, NotYet, StepAttempt
 from syncpod.cri.errors import CriError, DeadlineExceeded
 from syncpod.messages import ObservedContainer
 from syncpod.messages.startup import has_come_to, in_order
 from syncpod.messages.steps import CreateSandbox, Outcome, StartContainer, StepResult
 from syncpod.node.reader import InstanceKey
+from syncpod.pod import Pod
 
 Start = TypeVar("Start", bound=StartContainer)
 
@@ -55,37 +55,41 @@ HELD_SECONDS = 1.0
 """The most seconds that a first step's result is kept back, to arrive together with the result of the pod's last
 start."""
 COMES_SECONDS = 1.0
-"""How long a second step waits for the first to begin in this worker. The server sends the first step first."""
+"""How long a start ahead waits for the first step to begin in this worker. The server sends the first step first."""
 
 
-async def in_company(
+async def pipelined(
     attempt: StepAttempt, request: CreateSandbox | StartContainer, trying: Coroutine[Any, Any, StepResult]
 ) -> StepResult:
     """Run one attempt of a step that makes a sandbox or starts a container.
 
-    It runs as a second step, as a first one, as both, or as neither.
+    It runs as a start ahead, as a first step, as both, or as neither.
 
-    A first step passes its result to the second. If the second is the pod's last start, the first step's result is also
-    kept back from the workflow until the second is over (see `is_kept_back`). It is returned at once if the step is
+    A first step passes its result to the start ahead. If that is the pod's last start, the first step's result is also
+    kept back from the workflow until the start is over (see `_is_kept_back`). It is returned at once if the step is
     asked to let go, and after HELD_SECONDS at the latest: until then, the pod's status lacks its address, or the end of
     its init container. If the worker dies meanwhile, the next attempt adopts what was made.
     """
     if isinstance(request, StartContainer) and request.follows:
-        trying = _second(attempt, request, trying)
+        trying = _ahead(attempt, request, trying)
     if attempt.first is not None:
-        return await _first(attempt, attempt.first, trying)
+        return await _first(attempt, attempt.first, request.pod, trying)
     return await trying
 
 
 def begun_first(node: Node, request: CreateSandbox | StartContainer) -> FirstAttempt | None:
-    """Begin an attempt of a pair's first step; None if no start can follow the step."""
-    starts = tuple(each.name for each in in_order(request.pod))
-    is_followed = request.followed if isinstance(request, CreateSandbox) else request.container in starts[:-1]
-    return node.pairs.of(request.ref, request.fence).begin_first(starts) if is_followed else None
+    """Begin an attempt of a first step; None if no start can follow the step."""
+    if isinstance(request, CreateSandbox):
+        may_be_followed = request.followed
+    else:
+        may_be_followed = any(each.name == request.container for each in in_order(request.pod)[:-1])
+    return node.first_steps.of(request.ref, request.fence).begin() if may_be_followed else None
 
 
-async def _first(attempt: StepAttempt, first: FirstAttempt, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
-    pair = attempt.node.pairs.of(attempt.ref, attempt.fence)
+async def _first(
+    attempt: StepAttempt, first: FirstAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]
+) -> StepResult:
+    step = attempt.node.first_steps.of(attempt.ref, attempt.fence)
     try:
         result = await trying
     except BaseException as error:
@@ -95,53 +99,53 @@ async def _first(attempt: StepAttempt, first: FirstAttempt, trying: Coroutine[An
         # A step that was asked to let go has made its objects, but nothing may follow it any more.
         first.end.set_result(result if not attempt.asked else Failed("it was asked to let go", is_tried_again=False))
     finally:
-        attempt.node.pairs.forget_soon(attempt.ref, attempt.fence)
-    if not is_kept_back(pair.second, first.starts, result):
+        attempt.node.first_steps.forget_soon(attempt.ref, attempt.fence)
+    if not _is_kept_back(step.ahead, pod, result):
         return result
     since = monotonic()
     made = "is done" if attempt.container else "has made the sandbox"
     attempt.doing = f"{made}; the next container is being started"
-    pair.first_is_free.clear()
+    step.is_free.clear()
     try:
         with contextlib.suppress(Interrupted), _span("await_start"):
-            await attempt.pause(HELD_SECONDS, until=pair.second_is_over)
+            await attempt.pause(HELD_SECONDS, until=step.ahead_is_over)
     finally:
-        pair.first_is_free.set()
+        step.is_free.set()
     return result.model_copy(update={"idle_ms": result.idle_ms + int(1000 * (monotonic() - since))})
 
 
-def is_kept_back(second: StartContainer | None, starts: Sequence[str], result: StepResult) -> bool:
-    """Return whether the first step's result is kept back until the second step is over.
+def _is_kept_back(ahead: StartContainer | None, pod: Pod, result: StepResult) -> bool:
+    """Return whether the first step's result is kept back until the start ahead is over.
 
-    It is if the second step is the pod's last start, or will only return NOT_BEGUN. Otherwise the workflow needs the
-    result at once, to begin a third step while the second is under way. `second` is None if it has not begun; `starts`
-    has the pod's containers, in the order of their starts.
+    It is if that start is the pod's last one, or will only return NOT_BEGUN. Otherwise the workflow needs the result at
+    once, to begin a further start while this one is under way. `ahead` is None if the start has not begun.
     """
-    if second is None:
+    starts = in_order(pod)
+    if ahead is None:
         return len(starts) == 1
-    return second.container == starts[-1] or not is_as_expected(result, second)
+    return ahead.container == starts[-1].name or not is_as_expected(result, ahead)
 
 
-async def _second(attempt: StepAttempt, request: StartContainer, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
-    pair = attempt.node.pairs.of(attempt.ref, request.follows)
-    pair.begin_second(request)
+async def _ahead(attempt: StepAttempt, request: StartContainer, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
+    first = attempt.node.first_steps.of(attempt.ref, request.follows)
+    first.begin_ahead(request)
     try:
         result = await trying
     except BaseException:
-        attempt.node.pairs.forget_soon(attempt.ref, request.follows)  # it may be tried again
+        attempt.node.first_steps.forget_soon(attempt.ref, request.follows)  # it may be tried again
         raise
     finally:
-        pair.second_is_over.set()
+        first.ahead_is_over.set()
         # Otherwise, in a busy event loop, the first step's result would be sent too late to join this one's.
-        await pair.first_is_free.wait()
-    attempt.node.pairs.forget(attempt.ref, request.follows)
+        await first.is_free.wait()
+    attempt.node.first_steps.forget(attempt.ref, request.follows)
     return result
 
 
 async def begun_after_first(attempt: StepAttempt, request: Start) -> Start | None:
-    """Return the request of a start that follows another step, with the sandbox's id; None if it must not begin.
+    """Return the request of a start ahead, with the sandbox's id; None if it must not begin.
 
-    The start waits for that first step here. It must not begin if the first step failed, found something unexpected or
+    The start waits for the first step here. It must not begin if the first step failed, found something unexpected or
     does not run in this worker, or if that step's init container had not ended when the step did. But if an earlier
     attempt of the start has begun in a worker that died, and left traces, the start goes on. Raises Interrupted, NotYet
     and CriError.
@@ -158,13 +162,13 @@ async def begun_after_first(attempt: StepAttempt, request: Start) -> Start | Non
 
 async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | None:
     """Return the id of the sandbox in which the start is to begin; None if it must not."""
-    pair = attempt.node.pairs.of(attempt.ref, request.follows)
-    await attempt.pause(COMES_SECONDS, until=pair.came)
-    if pair.first is None:
+    step = attempt.node.first_steps.of(attempt.ref, request.follows)
+    await attempt.pause(COMES_SECONDS, until=step.came)
+    if step.attempt is None:
         return await _sandbox_of_begun(attempt, request) if attempt.number > 1 else None
     is_late, beside = looks_into_volumes(request), None
-    while not pair.first.end.done():  # a further attempt of the first step replaces `pair.first`
-        awaited = pair.first
+    while not step.attempt.end.done():  # a further attempt of the first step replaces `step.attempt`
+        awaited = step.attempt
         ready = awaited.finishes if is_late else awaited.waits
         if attempt.number > 1 or awaited is beside:
             await attempt.interruptible(_until(awaited.end))
@@ -172,8 +176,8 @@ async def _sandbox_id(attempt: StepAttempt, request: StartContainer) -> str | No
         await attempt.interruptible(_until(awaited.end, ready))
         if ready.done() and not awaited.end.done():
             await drop_ahead(attempt)  # an earlier attempt of the first step came this far, and then failed
-            attempt.ahead, beside = Ahead(attempt, request, attempt.claim()), awaited
-    first = pair.first.end.result()
+            attempt.ahead, beside = Preparation(attempt, request, attempt.claim()), awaited
+    first = step.attempt.end.result()
     if isinstance(first, Failed) and attempt.number > 1 and first.is_tried_again:
         raise NotYet(f"the result of the step before it is not certain yet: {first.why}")
     if isinstance(first, StepResult) and is_as_expected(first, request):
@@ -245,27 +249,7 @@ async def _until(*ends: asyncio.Future[Any]) -> None:
 # --- what is made before the turn ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class EarlyContainer:
-    """A container that was requested before its turn."""
-
-    images: FoundImages
-    pod_ips: tuple[str, ...]
-    """The pod's addresses that the container's files and environment contain."""
-    id: str
-    """The container's id; "" if the runtime did not answer in time: the container may still appear."""
-
-
-@dataclass(frozen=True)
-class MadeAhead:
-    """The things that were made for a start before its turn."""
-
-    prepared: Prepared | None = None
-    """None if an image was missing or the preparation failed: the start then prepares again, and reports the error."""
-    created: EarlyContainer | None = None
-
-
-class Ahead(MadeEarly):
+class Preparation(Ahead):
     """Prepares a start while it waits for its turn, and creates its container if possible.
 
     The owner must call `drop` in the end, which removes the container unless `take` was called.
@@ -278,13 +262,16 @@ class Ahead(MadeEarly):
         self._container_id = ""
         self._work = asyncio.create_task(self._make())
 
-    async def take(self) -> MadeAhead:
-        """Return the objects that were made: the turn has come, and the start now owns them. Raises Interrupted."""
+    async def take(self) -> Prepared | None:
+        """Return the preparation: the turn has come, and the start now owns what was made. Raises Interrupted.
+
+        None if an image was missing or the preparation failed: the start then prepares again, and reports the error.
+        """
         await self._attempt.interruptible(asyncio.wait({self._work}))
         self._is_taken = True
         self._attempt.node.reader.show(self._instance)
         failed = self._work.cancelled() or self._work.exception() is not None
-        return MadeAhead() if failed else self._work.result()
+        return None if failed else self._work.result()
 
     async def drop(self) -> None:
         """End the work, and remove the created container unless it was taken. Raises CriError, OSError.
@@ -301,13 +288,13 @@ class Ahead(MadeEarly):
             self._attempt.node.reader.show(self._instance)
             self._attempt.node.fences.leave(self._attempt.ref, self._attempt)
 
-    async def _make(self) -> MadeAhead:
+    async def _make(self) -> Prepared | None:
         attempt, request, node = self._attempt, self._request, self._attempt.node
         prepared = await prepare(attempt, request)
         if prepared is None or prepared.configured is None or which_counts(prepared.mark, request) is not None:
-            return MadeAhead(prepared)
+            return prepared
         if attempt.asked or not node.fences.join(attempt.ref, self._claim, attempt):
-            return MadeAhead(prepared)
+            return prepared
         node.reader.hide(self._instance)
         self._is_sent = True
         asked = prepared.configured
@@ -318,8 +305,8 @@ class Ahead(MadeEarly):
         except DeadlineExceeded:
             pass
         except CriError:  # if the turn comes, the start sends the call again, and reports its error
-            return MadeAhead(prepared)
-        return MadeAhead(prepared, EarlyContainer(prepared.images, asked.pod_ips, self._container_id))
+            return prepared
+        return replace(prepared, configured=replace(asked, created=self._container_id))
 
     async def _remove(self) -> None:
         """Remove the container. If CreateContainer timed out, its id is not known, and it is looked up in a listing."""
@@ -330,13 +317,13 @@ class Ahead(MadeEarly):
         await remove_never_started(self._attempt, self._request)
 
 
-async def made_ahead(attempt: StepAttempt) -> MadeAhead:
-    """Return the objects that were made while the start waited; the start now owns them. Raises Interrupted."""
-    return await attempt.ahead.take() if isinstance(attempt.ahead, Ahead) else MadeAhead()
+async def take_ahead(attempt: StepAttempt) -> Prepared | None:
+    """Return the preparation of a start ahead; None if there is none. See `Preparation.take`. Raises Interrupted."""
+    return await attempt.ahead.take() if isinstance(attempt.ahead, Preparation) else None
 
 
 async def drop_ahead(attempt: StepAttempt) -> None:
-    """Remove the objects that were made while the start waited, except those taken. Raises CriError, OSError."""
+    """Remove what was made for a start ahead, unless it was taken. Raises CriError, OSError."""
     ahead, attempt.ahead = attempt.ahead, None
     if ahead is not None:
         await ahead.drop()

@@ -1,7 +1,7 @@
 """The preparation of a start before it creates its container: images, start mark, files, and the request to CRI.
 
-If the start follows another step, it prepares while the runtime is busy with that first step (`activities.pipelining`).
-Things that the first step may still change are looked up only when that step reads the pod for the last time. At that
+A start ahead prepares while the runtime is busy with the first step, which it follows (`activities.pipelining`). Things
+that the first step may still change are looked up only when that step reads the pod for the last time. At that
 point the sandbox exists, the init container has succeeded, or the container runs. So each lookup is as late as in a
 kubelet, and still takes no time between the two starts.
 """
@@ -38,6 +38,9 @@ class Configured:
     """The pod's addresses that the container's files and environment contain."""
     container: ContainerConfig
     sandbox: SandboxConfig
+    created: str | None = None
+    """The id of the container, if its creation was requested before its turn; "" if the runtime did not answer in time:
+    the container may still appear."""
 
 
 @dataclass(frozen=True)

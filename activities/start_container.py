@@ -18,7 +18,7 @@ from activities.containers.unanswered_start import end_noted
 from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
-from activities.pipelining import EarlyContainer, made_ahead
+from activities.pipelining import take_ahead
 from activities.preparing import Configured, Prepared, configure
 from activities.step_attempt import Interrupted, PodFault, Polls, StepAttempt, warning
 from syncpod.cri.errors import CriError, DeadlineExceeded, ImageAbsent, NameReserved, NotFound, TransportFault
@@ -96,12 +96,12 @@ class _Start:
         attempt's."""
 
     async def run(self) -> StepResult:
-        made = await made_ahead(self.attempt)
-        images = asyncio.create_task(self._images(made.prepared))
+        prepared = await take_ahead(self.attempt)
+        images = asyncio.create_task(self._images(prepared))
         try:
             with self._unprobed():
-                done = await self._go_on(made.created) if made.created is not None else None
-                return done if done is not None else await self._until_started(images, made.prepared)
+                done = await self._go_on(prepared) if prepared is not None else None
+                return done if done is not None else await self._until_started(images, prepared)
         finally:
             images.cancel()
             await asyncio.gather(images, return_exceptions=True)
@@ -132,19 +132,22 @@ class _Start:
     def _has_post_start(self) -> bool:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
-    async def _go_on(self, made: EarlyContainer) -> StepResult | None:
-        """Start the container made before its turn; None if it cannot be used or its creation got no answer."""
-        self._say_found(made.images)
+    async def _go_on(self, prepared: Prepared) -> StepResult | None:
+        """Start the container made before its turn; None if there is none, or it cannot be used, or got no answer."""
+        asked = prepared.configured
+        if asked is None or asked.created is None:
+            return None
+        self._say_found(prepared.images)
         self._count()
-        if not made.id:
+        if not asked.created:
             self.sent = True
             return None
         view = await self.attempt.look(lambda view: self._instance(view) is None)
-        if made.pod_ips != self._pod_ips(view):
-            await remove_unstarted(self.attempt, made.id)
+        if asked.pod_ips != self._pod_ips(view):
+            await remove_unstarted(self.attempt, asked.created)
             return None
-        await self._check_stop_signal(made.id)
-        return await self._start(made.id, view)
+        await self._check_stop_signal(asked.created)
+        return await self._start(asked.created, view)
 
     async def _until_started(self, images: asyncio.Task[FoundImages | None], first: Prepared | None) -> StepResult:
         polls = Polls(self.attempt)

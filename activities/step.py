@@ -15,7 +15,7 @@ from activities.node.context import Node
 from activities.node.fences import StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
-from activities.pipelining import begun_after_first, begun_first, drop_ahead, in_company
+from activities.pipelining import begun_after_first, begun_first, drop_ahead, pipelined
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.kernel.os_errors import where_and_why
@@ -94,8 +94,7 @@ async def run_step(
         first=begun_first(node, request) if isinstance(request, CreateSandbox | StartContainer) else None,
     )
     task = _begun(attempt, request, _try(attempt, body, request, interruption, stage))
-    # If a start waits for the step that it follows, that step already shows why, so the start's heartbeats may begin
-    # late.
+    # While a start ahead waits for the first step, that step shows why, so the start's heartbeats may begin late.
     pause, has_said, may_put_off = FIRST_BEAT_SECONDS if attempt.acts.is_set() else WAITING_BEAT_SECONDS, False, True
     while not task.done():
         waited = not attempt.acts.is_set()
@@ -126,7 +125,7 @@ def _begun(
     The attempt has a task of its own, so that a cancellation never cuts off a call to the runtime.
     """
     if isinstance(request, CreateSandbox | StartContainer):
-        trying = in_company(attempt, request, trying)
+        trying = pipelined(attempt, request, trying)
     task = asyncio.create_task(trying)
     attempt.node.running.add(attempt)
     attempt.node.agent.step_began(request.ref, kills=isinstance(request, KillPod))

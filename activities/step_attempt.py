@@ -13,7 +13,7 @@ from temporalio import activity
 from activities.node.clock import monotonic
 from activities.node.context import Node
 from activities.node.fences import FenceClaim
-from activities.node.pairs import FirstAttempt
+from activities.node.first_steps import FirstAttempt
 from activities.node.pod_queues import QueuePlace
 from syncpod.messages import ObservedPod
 from syncpod.messages.identity import PodRef
@@ -61,8 +61,8 @@ class NotYet(Exception):
     """A temporary obstacle: Temporal retries the step, and shows this error's text meanwhile."""
 
 
-class MadeEarly(Protocol):
-    """The things that are made for a start before its turn."""
+class Ahead(Protocol):
+    """The work for a start ahead, before its turn (`activities.pipelining`)."""
 
     async def drop(self) -> None:
         """Remove the objects that the start has not taken. Raises CriError, OSError."""
@@ -125,10 +125,9 @@ class StepAttempt:
         if not self.follows:
             self.acts.set()
         self.first = first
-        """This attempt as the start that follows the step sees it; None if no start follows."""
-        self.ahead: MadeEarly | None = None
-        """The objects that are made for the start while it waits for the step that it follows
-        (`activities.pipelining`)."""
+        """This attempt as the start ahead sees it; None if no start can follow the step."""
+        self.ahead: Ahead | None = None
+        """The work for this start before its turn; None if there is none."""
         self.idle_seconds = 0.0
         """How long the step only waited for the step that it follows."""
         self._may_know = True
@@ -296,13 +295,13 @@ class StepAttempt:
         in_queue = self._place.waited_seconds if self._place is not None else 0.0
         return self._delay_seconds + monotonic() - self._began - in_queue
 
-    # --- the start that follows ---------------------------------------------------------------------------------------
+    # --- the start ahead ----------------------------------------------------------------------------------------------
 
     def mark_waiting(self) -> None:
         """Note that the step only waits for the runtime, and will most likely succeed.
 
-        The following start may now create its container, unless it looks into volumes that this step's container may
-        still change.
+        The start ahead may now create its container, unless it looks into volumes that this step's container may still
+        change.
         """
         if self.first is not None:
             self.first.mark_waiting()
@@ -310,7 +309,7 @@ class StepAttempt:
     def mark_finishing(self) -> None:
         """Note that the step has succeeded and only has to read the pod.
 
-        Any following start may now create its container.
+        Any start ahead may now create its container.
         """
         if self.first is not None:
             self.first.mark_finishing()

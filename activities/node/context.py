@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from activities.node.agent_port import AgentPort
 from activities.node.fences import Fences
+from activities.node.first_steps import FirstSteps
 from activities.node.hooks import PreStops
 from activities.node.ledger import Ledger
-from activities.node.pairs import Pairs
 from activities.node.pod_queues import PodQueue
 from activities.node.pulls import Pulls, PullSettings
 from activities.node.recent_answers import KnownImages, Readiness
@@ -59,7 +59,7 @@ class Node:
     """How many dead instances of each container are kept when the next one starts."""
     fences: Fences = field(default_factory=Fences)
     views: LastViews = field(default_factory=LastViews)
-    pairs: Pairs = field(default_factory=Pairs)
+    first_steps: FirstSteps = field(default_factory=FirstSteps)
     waiting_for: dict[ObjectRef, set[tuple[str, str]]] = field(default_factory=dict)
     """The waiters for each missing object: the workflow id, and the name of the container or step. The agent notifies
     them when the object appears."""

@@ -46,7 +46,7 @@ class FenceClaim:
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 
     def precedes(self, other: FenceClaim) -> bool:
-        """Return whether `other` is the step that follows this one: neither makes the other let go."""
+        """Return whether `other` is the start that follows this step: neither makes the other let go."""
         return other.follows == self.fence != 0
 
 
@@ -72,8 +72,8 @@ class Fences:
     step is asked to let go, and the newer step waits for it: a call that was already sent to the runtime ends before
     the newer step looks.
 
-    A start that follows another step may create its container beside that step (`join`). Any later step waits until
-    both have let go. Only a retry of the followed step does not wait for the start.
+    A start ahead may create its container beside the first step, which it follows (`join`). Any later step waits until
+    both have let go. Only a retry of the first step does not wait for the start ahead.
 
     A pull makes nothing in the pod, and each container has a lane of its own for pulls. The same rules hold within a
     lane; between lanes nothing waits and nothing is refused.
@@ -100,15 +100,15 @@ class Fences:
         try:
             if turn.holder is not None and not (turn.claim is not None and claim.precedes(turn.claim)):
                 turn.holder.supersede()
-            for guest in turn.in_the_way(claim, holder):
-                guest.supersede()
+            for each in turn.in_the_way(claim, holder):
+                each.supersede()
             await holder.interruptible(turn.lock.acquire())
             try:
                 self._see(ref, claim, lane)
                 turn.holder, turn.claim = holder, claim
                 while turn.in_the_way(claim, holder):
-                    turn.guest_left.clear()
-                    await holder.interruptible(turn.guest_left.wait())
+                    turn.one_left.clear()
+                    await holder.interruptible(turn.one_left.wait())
                 yield
             finally:
                 turn.holder = turn.claim = None
@@ -119,10 +119,10 @@ class Fences:
                 del self._turns[ref.uid, lane]
 
     def join(self, ref: PodRef, claim: FenceClaim, holder: Holder) -> bool:
-        """Let a holder act beside the step that it follows, until the holder calls `leave`; return whether it may.
+        """Let a start ahead act beside the first step, until the start calls `leave`; return whether it may.
 
-        The holder may act while that step holds the pod and no newer claim has been seen. A newer step asks the holder
-        to let go, and waits until it has left.
+        It may act while the first step holds the pod and no newer claim has been seen. A newer step asks it to let go,
+        and waits until it has left.
         """
         turn = self._turns.get((ref.uid, ""))
         if turn is None or turn.claim is None or not turn.claim.precedes(claim):
@@ -131,16 +131,16 @@ class Fences:
             self._see(ref, claim, "")
         except StaleFence:
             return False
-        turn.guests[holder] = claim
+        turn.ahead[holder] = claim
         turn.wanted += 1
         return True
 
     def leave(self, ref: PodRef, holder: Holder) -> None:
-        """End the presence of a holder beside the step that it follows; do nothing if the holder has not joined."""
+        """End the presence of a start ahead beside the first step; do nothing if it has not joined."""
         turn = self._turns.get((ref.uid, ""))
-        if turn is None or turn.guests.pop(holder, None) is None:
+        if turn is None or turn.ahead.pop(holder, None) is None:
             return
-        turn.guest_left.set()
+        turn.one_left.set()
         turn.wanted -= 1
         if not turn.wanted:
             del self._turns[ref.uid, ""]
@@ -203,14 +203,11 @@ class _Turn:
         self.holder: Holder | None = None
         self.claim: FenceClaim | None = None
         """The holder's claim; None for garbage collection, which has none."""
-        self.guests: dict[Holder, FenceClaim] = {}
-        """The steps that act beside the one that they follow; the next step has to wait for them too."""
-        self.guest_left = asyncio.Event()
+        self.ahead: dict[Holder, FenceClaim] = {}
+        """The starts ahead that act beside the holder; the next step has to wait for them too."""
+        self.one_left = asyncio.Event()
         self.wanted = 0
 
     def in_the_way(self, claim: FenceClaim, holder: Holder) -> list[Holder]:
-        """Return the guests that have to let go before `holder` acts.
-
-        These are all guests but `holder` itself and those that follow its step.
-        """
-        return [guest for guest, its in self.guests.items() if guest is not holder and not claim.precedes(its)]
+        """Return the starts ahead that have to let go before `holder` acts: all but itself and those that follow it."""
+        return [each for each, its in self.ahead.items() if each is not holder and not claim.precedes(its)]

@@ -119,7 +119,7 @@ def failing(error: CriError, first: Around | None = None) -> Around:
 REFUSED = RuntimeFailure("start_container", "UNKNOWN", "no such device")
 
 
-class Pair:
+class Starts:
     """A pod with its sandbox, and the starts of two containers of it, the second one after the first."""
 
     def __init__(self, pod: PodOnBench, kind: ContainerKind, names: tuple[str, str], restart: int = 0) -> None:
@@ -127,28 +127,28 @@ class Pair:
         one, two = names
         self.step = StepName.START_INIT_CONTAINER if kind == "init_container" else StepName.START_CONTAINER
         self.first = pod.start_request(one, restart, kind=kind)
-        self.second = pod.start_request(two, kind=kind, follows=self.first.fence)
+        self.ahead = pod.start_request(two, kind=kind, follows=self.first.fence)
 
     def begun(self, **how: Any) -> tuple[Running, Running]:
-        return self.pod.step(self.step, self.first, **how), self.pod.step(self.step, self.second, **how)
+        return self.pod.step(self.step, self.first, **how), self.pod.step(self.step, self.ahead, **how)
 
 
-async def mains(bench: Bench) -> Pair:
+async def mains(bench: Bench) -> Starts:
     """Two main containers, x and y."""
     pod = bench.pod(container("x"), container("y"))
     await pod.create_sandbox()
-    return Pair(pod, "container", ("x", "y"))
+    return Starts(pod, "container", ("x", "y"))
 
 
-async def inits(bench: Bench, script: str = "true", restart: int = 0) -> Pair:
+async def inits(bench: Bench, script: str = "true", restart: int = 0) -> Starts:
     """Two init containers, a and b; the first one runs `script`."""
     named = [container(name, command=("sh", "-c", does)) for name, does in (("a", script), ("b", "true"))]
     pod = bench.pod(initContainers=named)
     await pod.create_sandbox()
-    return Pair(pod, "init_container", ("a", "b"), restart)
+    return Starts(pod, "init_container", ("a", "b"), restart)
 
 
-async def reported_late(bench: Bench, monkeypatch: pytest.MonkeyPatch, directory: Path, script: str = "true") -> Pair:
+async def reported_late(bench: Bench, monkeypatch: pytest.MonkeyPatch, directory: Path, script: str = "true") -> Starts:
     """Two init containers, a and b; the end of the first is reported only when the second exists.
 
     The first one does `script` once its process is watched: nothing is created ahead if the runtime already reports the
@@ -160,12 +160,12 @@ async def reported_late(bench: Bench, monkeypatch: pytest.MonkeyPatch, directory
     first = container("a", command=("sh", "-c", f"{released}; {script}"), volumeMounts=mounts)
     pod = bench.pod(initContainers=[first, container("b", command=("true",))], volumes=[volume])
     await pod.create_sandbox()
-    pair = Pair(pod, "init_container", ("a", "b"))
+    starts = Starts(pod, "init_container", ("a", "b"))
     has_exited = PodReader.has_exited
 
     async def late(self: PodReader, container_id: str, **more: Any) -> bool:
-        if container_id == (await in_runtime(pair.pod))["a"].id:
-            await is_created(pair.pod, "b")()
+        if container_id == (await in_runtime(starts.pod))["a"].id:
+            await is_created(starts.pod, "b")()
         return await has_exited(self, container_id, **more)
 
     @contextmanager
@@ -176,7 +176,7 @@ async def reported_late(bench: Bench, monkeypatch: pytest.MonkeyPatch, directory
 
     monkeypatch.setattr(PodReader, "has_exited", late)
     monkeypatch.setattr(quick_end, "listening", releasing)
-    return pair
+    return starts
 
 
 async def both(steps: tuple[Running, Running]) -> tuple[Any, Any]:
@@ -191,18 +191,18 @@ async def both(steps: tuple[Running, Running]) -> tuple[Any, Any]:
 async def test_a_main_container_is_created_while_the_one_before_it_starts_and_nobody_sees_it(
     bench: Bench, calls: Calls
 ) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     made: list[str] = []
 
     async def looks() -> None:
-        await is_created(pair.pod, "y")()
-        made.append((await in_runtime(pair.pod))["y"].id)
-        assert (await pair.pod.view()).newest("y") is None
-        assert (await bench.node.reader.read_all()).pods[pair.pod.uid].newest("y") is None
-        assert read_start_mark(bench.node.context, pair.pod.uid, "y") is None
+        await is_created(starts.pod, "y")()
+        made.append((await in_runtime(starts.pod))["y"].id)
+        assert (await starts.pod.view()).newest("y") is None
+        assert (await bench.node.reader.read_all()).pods[starts.pod.uid].newest("y") is None
+        assert read_start_mark(bench.node.context, starts.pod.uid, "y") is None
 
     calls.before["start x"] = looks
-    x, y = await both(pair.begun())
+    x, y = await both(starts.begun())
     assert (x.outcome, y.outcome, [y.id]) == (Outcome.DONE, Outcome.DONE, made)
     assert x.status.newest("y") is None
     assert {each.name: each.state for each in y.status.containers} == {"x": "running", "y": "running"}
@@ -214,17 +214,17 @@ async def test_a_start_that_comes_while_the_one_before_it_starts_is_created_mean
     bench: Bench, calls: Calls
 ) -> None:
     """The step before the last has been so quick that the workflow has only now begun the last one."""
-    pair = await mains(bench)
+    starts = await mains(bench)
     asked = asyncio.Event()
 
     async def looks() -> None:
         asked.set()
-        await is_created(pair.pod, "y")()
+        await is_created(starts.pod, "y")()
 
     calls.before["start x"] = looks
-    x = pair.pod.step(pair.step, pair.first)
+    x = starts.pod.step(starts.step, starts.first)
     await asked.wait()
-    y = pair.pod.step(pair.step, pair.second)
+    y = starts.pod.step(starts.step, starts.ahead)
     assert [each.outcome for each in await both((x, y))] == [Outcome.DONE, Outcome.DONE]
     assert calls.comes_before("create y: done", "start x: done")
 
@@ -233,8 +233,8 @@ async def test_a_start_that_comes_while_the_one_before_it_starts_is_created_mean
 async def test_an_init_container_is_created_before_the_end_of_the_one_before_it_is_reported(
     bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pair = await reported_late(bench, monkeypatch, tmp_path)
-    a, b = await both(pair.begun())
+    starts = await reported_late(bench, monkeypatch, tmp_path)
+    a, b = await both(starts.begun())
     assert (a.outcome, b.outcome) == (Outcome.DONE, Outcome.DONE)
     assert a.status.newest("b") is None
     assert {each.name: each.state for each in b.status.containers} == {"a": "exited", "b": "exited"}
@@ -242,7 +242,7 @@ async def test_an_init_container_is_created_before_the_end_of_the_one_before_it_
 
 @pytest.mark.parametrize("error", [REFUSED, Unavailable("create_container", "UNAVAILABLE", "")])
 async def test_what_goes_wrong_ahead_is_done_again_in_the_turn(bench: Bench, calls: Calls, error: CriError) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     tried = asyncio.Event()
 
     async def fails_once() -> None:
@@ -252,24 +252,24 @@ async def test_what_goes_wrong_ahead_is_done_again_in_the_turn(bench: Bench, cal
 
     calls.before["create y"] = fails_once
     calls.before["start x"] = tried.wait
-    x, y = await both(pair.begun())
+    x, y = await both(starts.begun())
     assert (x.outcome, y.outcome, calls.noted.count("create y")) == (Outcome.DONE, Outcome.DONE, 2)
 
 
 async def test_a_container_that_cannot_be_created_is_reported_in_its_turn(bench: Bench, calls: Calls) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     calls.before["create y"] = failing(REFUSED)
-    x, y = pair.begun()
+    x, y = starts.begun()
     fault, error, _ = await fault_of(y.result())
     assert ((await x.result()).outcome, fault) == (Outcome.DONE, Fault.CREATE_CONTAINER_ERROR)
     assert "no such device" in error.message
 
 
 async def test_a_creation_without_an_answer_is_found_in_the_turn(bench: Bench, calls: Calls) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     calls.after["create y"] = failing(DeadlineExceeded("create_container", "DEADLINE_EXCEEDED", ""))
-    calls.before["start x"] = is_created(pair.pod, "y")
-    x, y = await both(pair.begun())
+    calls.before["start x"] = is_created(starts.pod, "y")
+    x, y = await both(starts.begun())
     assert (x.outcome, y.outcome, calls.noted.count("create y")) == (Outcome.DONE, Outcome.DONE, 1)
     assert y.status.newest("y").state == "running"
 
@@ -278,46 +278,46 @@ async def test_a_creation_without_an_answer_is_found_in_the_turn(bench: Bench, c
 
 
 async def test_what_was_created_is_removed_if_the_one_before_it_does_not_start(bench: Bench, calls: Calls) -> None:
-    pair = await mains(bench)
-    calls.before["start x"] = failing(REFUSED, is_created(pair.pod, "y"))
-    x, y = pair.begun()
+    starts = await mains(bench)
+    calls.before["start x"] = failing(REFUSED, is_created(starts.pod, "y"))
+    x, y = starts.begun()
     fault, _, detail = await fault_of(x.result())
     assert (fault, detail.status.containers) == (Fault.RUN_CONTAINER_ERROR, ())
-    assert ((await y.result()).outcome, await in_runtime(pair.pod)) == (Outcome.NOT_BEGUN, {})
+    assert ((await y.result()).outcome, await in_runtime(starts.pod)) == (Outcome.NOT_BEGUN, {})
 
 
 @every_containerd
 async def test_what_was_created_is_removed_if_the_init_container_before_it_fails(
     bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pair = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
-    a, b = await both(pair.begun())
+    starts = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
+    a, b = await both(starts.begun())
     assert (a.outcome, [each.name for each in a.status.containers]) == (Outcome.DONE, ["a"])
-    assert (b.outcome, list(await in_runtime(pair.pod))) == (Outcome.NOT_BEGUN, ["a"])
+    assert (b.outcome, list(await in_runtime(starts.pod))) == (Outcome.NOT_BEGUN, ["a"])
 
 
 @pytest.mark.parametrize("how", [{"cancel_requested": True}, {"worker_shutdown": True}])
 async def test_a_start_that_is_to_let_go_removes_what_it_created(
     bench: Bench, calls: Calls, how: dict[str, bool]
 ) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     may_start = asyncio.Event()
     calls.before["start x"] = may_start.wait
-    x, y = pair.begun()
-    await is_created(pair.pod, "y")()
+    x, y = starts.begun()
+    await is_created(starts.pod, "y")()
     y.cancel(**how)
     _, result = await asyncio.gather(asyncio.sleep(0), y.result(), return_exceptions=True)
     if isinstance(result, BaseException):
         assert isinstance(result, ApplicationError) and not result.non_retryable
     else:
         assert (result.outcome, result.status.seq.counter) == (Outcome.CANCELLED, 0)
-    assert list(await in_runtime(pair.pod)) == ["x"]
+    assert list(await in_runtime(starts.pod)) == ["x"]
     may_start.set()
     assert (await x.result()).outcome == Outcome.DONE
 
 
 async def test_a_creation_is_never_cut_off(bench: Bench, calls: Calls) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     asked, go_on, may_start = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -325,20 +325,20 @@ async def test_a_creation_is_never_cut_off(bench: Bench, calls: Calls) -> None:
         await go_on.wait()
 
     calls.before["create y"], calls.before["start x"] = slow, may_start.wait
-    x, y = pair.begun()
+    x, y = starts.begun()
     await asked.wait()
     y.cancel()
     await y.goes_on()
     go_on.set()
     assert (await y.result()).outcome == Outcome.CANCELLED
-    assert "create y: done" in calls.noted and list(await in_runtime(pair.pod)) == ["x"]
+    assert "create y: done" in calls.noted and list(await in_runtime(starts.pod)) == ["x"]
     may_start.set()
     await x.result()
 
 
 async def test_a_newer_step_waits_until_what_was_created_is_gone(bench: Bench, calls: Calls) -> None:
     """The server has given up both starts, which still run: the kill must not miss the second container."""
-    pair = await mains(bench)
+    starts = await mains(bench)
     asked, go_on, may_start = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
@@ -346,9 +346,9 @@ async def test_a_newer_step_waits_until_what_was_created_is_gone(bench: Bench, c
         await go_on.wait()
 
     calls.before["create y"], calls.before["start x"] = slow, may_start.wait
-    x, y = pair.begun()
+    x, y = starts.begun()
     await asked.wait()
-    kill = pair.pod.step(StepName.KILL_POD, pair.pod.kill_request(grace=0))
+    kill = starts.pod.step(StepName.KILL_POD, starts.pod.kill_request(grace=0))
     await kill.goes_on("waits for its turn")
     may_start.set()
     await both((x, x))
@@ -356,21 +356,21 @@ async def test_a_newer_step_waits_until_what_was_created_is_gone(bench: Bench, c
     go_on.set()
     fault, _, _ = await fault_of(y.result())
     assert (fault, (await kill.result()).outcome) == (Fault.STALE_FENCE, Outcome.DONE)
-    assert {each.name: each.state for each in (await in_runtime(pair.pod)).values()} == {"x": "exited"}
+    assert {each.name: each.state for each in (await in_runtime(starts.pod)).values()} == {"x": "exited"}
 
 
 async def test_a_creation_without_an_answer_is_looked_for_and_removed(bench: Bench, calls: Calls) -> None:
-    pair = await mains(bench)
+    starts = await mains(bench)
     calls.after["create y"] = failing(DeadlineExceeded("create_container", "DEADLINE_EXCEEDED", ""))
-    calls.before["start x"] = failing(REFUSED, is_created(pair.pod, "y"))
-    _, y = await both(pair.begun())
-    assert (y.outcome, await in_runtime(pair.pod)) == (Outcome.NOT_BEGUN, {})
+    calls.before["start x"] = failing(REFUSED, is_created(starts.pod, "y"))
+    _, y = await both(starts.begun())
+    assert (y.outcome, await in_runtime(starts.pod)) == (Outcome.NOT_BEGUN, {})
 
 
 async def test_a_removal_that_fails_is_made_up_for_by_the_next_try(
     bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    pair = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
+    starts = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
     remove = CriClient.remove_container
 
     async def fails(self: CriClient, container_id: str) -> None:
@@ -378,11 +378,11 @@ async def test_a_removal_that_fails_is_made_up_for_by_the_next_try(
         raise Unavailable("remove_container", "UNAVAILABLE", "")
 
     monkeypatch.setattr(CriClient, "remove_container", fails)
-    a, b = await both(pair.begun())
+    a, b = await both(starts.begun())
     assert a.outcome == Outcome.DONE
     assert isinstance(b, ApplicationError) and not b.non_retryable
-    again = await pair.pod.step(StepName.START_INIT_CONTAINER, pair.second, attempt=2).result()
-    assert (again.outcome, list(await in_runtime(pair.pod))) == (Outcome.NOT_BEGUN, ["a"])
+    again = await starts.pod.step(StepName.START_INIT_CONTAINER, starts.ahead, attempt=2).result()
+    assert (again.outcome, list(await in_runtime(starts.pod))) == (Outcome.NOT_BEGUN, ["a"])
 
 
 async def test_nothing_that_was_created_ahead_counts_as_a_start(
@@ -390,8 +390,8 @@ async def test_nothing_that_was_created_ahead_counts_as_a_start(
 ) -> None:
     counted: list[str] = []
     monkeypatch.setattr("activities.start_container.count_start", counted.append)
-    pair = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
-    await both(pair.begun())
+    starts = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
+    await both(starts.begun())
     assert "create b: done" in calls.noted
     assert counted == ["init_container"]
 
@@ -400,10 +400,10 @@ async def test_nothing_that_was_created_ahead_counts_as_a_start(
 
 
 async def test_after_a_death_the_container_is_made_again_if_its_turn_has_come(bench: Bench) -> None:
-    pair = await mains(bench)
-    await pair.pod.step(StepName.START_CONTAINER, pair.first).result()
-    left = await created_by_another(pair.pod, name="y")
-    x, y = await both(pair.begun(attempt=2))
+    starts = await mains(bench)
+    await starts.pod.step(StepName.START_CONTAINER, starts.first).result()
+    left = await created_by_another(starts.pod, name="y")
+    x, y = await both(starts.begun(attempt=2))
     assert (x.outcome, y.outcome) == (Outcome.ADOPTED, Outcome.DONE)
     made = y.status.newest("y")
     assert (made.id != left, made.state, made.restart_count) == (True, "running", 0)
@@ -411,12 +411,12 @@ async def test_after_a_death_the_container_is_made_again_if_its_turn_has_come(be
 
 async def test_after_a_death_the_container_is_removed_if_its_turn_does_not_come(bench: Bench) -> None:
     """It was created before its turn: that its start had been tried is no reason to go on with it."""
-    pair = await inits(bench, "exit 3")
-    await pair.pod.step(StepName.START_INIT_CONTAINER, pair.first).result()
-    await created_by_another(pair.pod, name="b", kind="init_container")
-    a, b = await both(pair.begun(attempt=2))
+    starts = await inits(bench, "exit 3")
+    await starts.pod.step(StepName.START_INIT_CONTAINER, starts.first).result()
+    await created_by_another(starts.pod, name="b", kind="init_container")
+    a, b = await both(starts.begun(attempt=2))
     assert (a.outcome, b.outcome) == (Outcome.ADOPTED, Outcome.NOT_BEGUN)
-    assert list(await in_runtime(pair.pod)) == ["a"]
+    assert list(await in_runtime(starts.pod)) == ["a"]
 
 
 # --- what is not created ahead ----------------------------------------------------------------------------------------
@@ -436,12 +436,12 @@ async def test_what_the_one_before_may_still_change_is_looked_up_after_its_start
 ) -> None:
     pod = bench.pod(container("x", **first), container("y", **second), volumes=[{"name": "v", "emptyDir": {}}])
     await pod.create_sandbox()
-    x, y = await both(Pair(pod, "container", ("x", "y")).begun())
+    x, y = await both(Starts(pod, "container", ("x", "y")).begun())
     assert (x.outcome, y.outcome) == (Outcome.DONE, Outcome.DONE)
     assert calls.comes_before("start x: done", "create y")
 
 
 async def test_a_container_that_was_restarted_is_no_reason_to_create_anything_ahead(bench: Bench, calls: Calls) -> None:
-    pair = await inits(bench, "exit 3", restart=1)
-    a, b = await both(pair.begun())
+    starts = await inits(bench, "exit 3", restart=1)
+    a, b = await both(starts.begun())
     assert (a.outcome, b.outcome, "create b" in calls.noted) == (Outcome.DONE, Outcome.NOT_BEGUN, False)

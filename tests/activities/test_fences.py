@@ -76,11 +76,11 @@ async def test_a_newer_step_supersedes_the_older_one_and_waits_until_it_has_ende
 
 async def test_a_step_that_is_tried_again_waits_for_the_one_that_follows_it() -> None:
     fences = Fences()
-    follower, again = Actor(fences, 2, follows=1), Actor(fences, 1, 2)
-    tasks = [asyncio.create_task(follower.act()), asyncio.create_task(again.act())]
+    ahead, again = Actor(fences, 2, follows=1), Actor(fences, 1, 2)
+    tasks = [asyncio.create_task(ahead.act()), asyncio.create_task(again.act())]
     await settle()
-    assert (follower.acts, follower.superseded, again.acts) == (True, False, False)
-    follower.may_end.set()
+    assert (ahead.acts, ahead.superseded, again.acts) == (True, False, False)
+    ahead.may_end.set()
     await settle()
     assert again.acts
     again.may_end.set()
@@ -88,26 +88,26 @@ async def test_a_step_that_is_tried_again_waits_for_the_one_that_follows_it() ->
     third = Actor(fences, 3, follows=2)
     third.may_end.set()
     await third.act()
-    with pytest.raises(StaleFence):  # what comes after the follower is newer than both
+    with pytest.raises(StaleFence):  # what comes after the start ahead is newer than both
         await Actor(fences, 1, 4).act()
     late = Actor(fences, 2, 2, follows=1)
     late.may_end.set()
     await late.act()
 
 
-async def test_a_newer_step_waits_for_whoever_acts_beside_the_one_before_it() -> None:
+async def test_a_newer_step_waits_for_a_start_ahead_beside_the_one_before_it() -> None:
     fences = Fences()
-    first, beside, newer = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 3)
+    first, ahead, newer = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 3)
     tasks = [asyncio.create_task(first.act())]
     await settle()
-    assert fences.join(WEB, beside.claim, beside)
+    assert fences.join(WEB, ahead.claim, ahead)
     tasks.append(asyncio.create_task(newer.act()))
     await settle()
-    assert (first.superseded, beside.superseded) == (True, True)
+    assert (first.superseded, ahead.superseded) == (True, True)
     first.may_end.set()
     await settle()
     assert not newer.acts
-    fences.leave(WEB, beside)
+    fences.leave(WEB, ahead)
     await settle()
     assert newer.acts
     newer.may_end.set()
@@ -116,34 +116,34 @@ async def test_a_newer_step_waits_for_whoever_acts_beside_the_one_before_it() ->
 
 async def test_a_step_acts_after_the_one_beside_which_it_has_begun_and_so_does_a_further_try_of_that() -> None:
     fences = Fences()
-    first, beside, again = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 1, 2)
+    first, ahead, again = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 1, 2)
     tasks = [asyncio.create_task(first.act())]
     await settle()
-    assert fences.join(WEB, beside.claim, beside)
+    assert fences.join(WEB, ahead.claim, ahead)
     first.may_end.set()
     again.may_end.set()
     await asyncio.gather(*tasks, again.act())
-    assert (again.acts, beside.superseded) == (True, False)
+    assert (again.acts, ahead.superseded) == (True, False)
     async with fences.undisturbed(WEB.uid, Actor(fences, 0)) as held:
         assert not held
-    beside.may_end.set()
-    await beside.act()
-    fences.leave(WEB, beside)
+    ahead.may_end.set()
+    await ahead.act()
+    fences.leave(WEB, ahead)
     async with fences.undisturbed(WEB.uid, Actor(fences, 0)) as held:
         assert held
 
 
-async def test_only_the_follower_of_the_step_that_holds_the_pod_acts_beside_it() -> None:
+async def test_only_a_start_that_follows_the_step_that_holds_the_pod_acts_beside_it() -> None:
     fences = Fences()
-    first, follower, stranger, newer = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 3), Actor(fences, 4)
-    assert not fences.join(WEB, follower.claim, follower)
+    first, ahead, stranger, newer = Actor(fences, 1), Actor(fences, 2, follows=1), Actor(fences, 3), Actor(fences, 4)
+    assert not fences.join(WEB, ahead.claim, ahead)
     tasks = [asyncio.create_task(first.act())]
     await settle()
     assert not fences.join(WEB, stranger.claim, stranger)
     tasks.append(asyncio.create_task(newer.act()))
     await settle()
-    assert not fences.join(WEB, follower.claim, follower)
-    fences.leave(WEB, follower)
+    assert not fences.join(WEB, ahead.claim, ahead)
+    fences.leave(WEB, ahead)
     first.may_end.set()
     newer.may_end.set()
     await asyncio.gather(*tasks)

@@ -13,7 +13,6 @@ PASSED_THROUGH = (
     "workflows.pod.absorb",
     "workflows.pod.decide",
     "workflows.pod.desired",
-    "workflows.pod.follower",
     "workflows.pod.killing",
     "workflows.pod.observing",
     "workflows.pod.outcome",

@@ -19,8 +19,8 @@ from syncpod.temporal.workflow_watch import WatchedRunner
 from tests.workflows.scripted import ScriptedNode, container, query_pod, scripted_worker, start_pod, until
 from tests.workflows.test_pod_workflow import is_ready, manifest
 from tests.workflows.test_signed import Watches
+from workflows.pod.pipelining import Pipeline
 from workflows.pod.state import PodState
-from workflows.pod.step_runner import StepRunner
 from workflows.runner import workflow_runner
 
 PODS = 3
@@ -90,14 +90,14 @@ async def test_a_task_that_takes_too_long_is_tried_again_although_its_thread_has
 ) -> None:
     """The SDK evicts the run while its thread is still in it: without turns, the steps that wait would never end."""
     watched, node = WatchedRunner(workflow_runner(), Watches()), ScriptedNode()
-    slow, see_through = [4.0], StepRunner.see_through
+    slow, see_through = [4.0], Pipeline.see_through
 
-    async def late(self: StepRunner, *begun: Any) -> None:
+    async def late(self: Pipeline, *begun: Any) -> None:
         if slow:
             time.sleep(slow.pop())  # noqa: ASYNC251  # nothing interrupts it; two steps have just been scheduled
         await see_through(self, *begun)
 
-    monkeypatch.setattr(StepRunner, "see_through", late)
+    monkeypatch.setattr(Pipeline, "see_through", late)
     async with scripted_worker(client, node, workflow_runner=OneActivation(watched)):
         handle = await start_pod(client, node, manifest())
         await until(handle, is_ready)

@@ -102,7 +102,7 @@ def test_the_plan_has_exactly_those_steps_whose_row_says_so() -> None:
 
 
 def test_only_pulls_run_beside_the_other_steps_of_their_pod() -> None:
-    """A step with a lane runs beside others: `StepRunner.take` must not wait for it, and waits for all but pulls."""
+    """A step with a lane runs beside others: `Pipeline.take` must not wait for it, and waits for all but pulls."""
     assert {name for name, spec in STEPS.items() if spec.input.lane is not StepInput.lane} == {StepName.PULL_IMAGE}
 
 

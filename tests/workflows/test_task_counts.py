@@ -11,7 +11,7 @@ from tests.workflows.test_adoption import recorded
 
 START, DELETION = 3, 2
 """One task decides the first step, and one follows each step. The two of a start end together: one task takes both
-results, unless the server has begun it in between. `tests/simulator/test_together.py` counts the usual case."""
+results, unless the server has begun it in between. `tests/simulator/test_pipelining.py` counts the usual case."""
 
 
 async def test_a_start_takes_three_workflow_tasks_at_most_and_a_deletion_two(

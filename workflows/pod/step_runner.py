@@ -1,7 +1,8 @@
-"""Runs the steps of one pod's run: one at a time, with pulls beside it, and perhaps one start ahead of its turn.
+"""Begins single steps of one pod's run, cancels them, and folds their outcomes into the state.
 
-An update does not cancel a running step. A deletion cancels steps that can be interrupted. A call that was already
-sent to the runtime runs to its end in the activity, which then returns its outcome.
+The order of the steps is in `workflows/pod/pipelining.py`. An update does not cancel a running step. A deletion cancels
+steps that can be interrupted. A call that was already sent to the runtime runs to its end in the activity, which then
+returns its outcome.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ with workflow.unsafe.imports_passed_through():
     from syncpod.lifecycle.phase import TERMINAL_PHASES
     from syncpod.messages.signed import Refused, unsigned
     from syncpod.messages.step_table import STEPS, Interruption
-    from syncpod.messages.steps import CreateSandbox, StartContainer, StepInput
     from workflows.alarm import Alarm
     from workflows.entity import Entity, decoded
     from workflows.pod import (
@@ -36,7 +36,6 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.pod.decision import Decision, Step, UnderWay
     from workflows.pod.display import Display
-    from workflows.pod.follower import follower_of, is_last
     from workflows.pod.state import PodState
     from workflows.pod.worker_hooks import WorkerHooks
 
@@ -81,32 +80,6 @@ class Begun:
     is_cancelled: bool = False
 
 
-class StartAhead(NamedTuple):
-    """A start that has begun before it was its turn, and waits in the worker for the step before it."""
-
-    step: Step
-    """The start as it was decided."""
-    begun: Begun
-    image: str
-    """The image of its container when it began."""
-
-    @property
-    def knows_sandbox(self) -> bool:
-        """Whether the sandbox existed when the start was decided. If so, the step before it is another start."""
-        return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
-
-    def is_due(self, decided: Step) -> bool:
-        """Say whether this start is the step decided now. It may have begun without the id of its sandbox."""
-        given, wanted = self.step.input, decided.input
-        if isinstance(given, StartContainer) and not self.knows_sandbox and isinstance(wanted, StartContainer):
-            given = given.model_copy(update={"sandbox_id": wanted.sandbox_id})
-        return replace(self.step, input=given) == decided
-
-
-def _makes_sandbox(step: Step) -> bool:
-    return isinstance(step.input, CreateSandbox)
-
-
 class Pull(NamedTuple):
     """A pull that runs concurrently with the pod's other steps."""
 
@@ -138,105 +111,7 @@ class StepRunner:
         """Prepare to run steps of the pod of `state`."""
         self.state, self.entity, self.display, self.worker_hooks = state, entity, display, worker_hooks
         self.pulls: dict[str, Pull] = {}
-        self.ahead: StartAhead | None = None
-        self.goes_ahead = True
         self.are_pulls_cancelled = False
-
-    async def take(self, step: Step) -> None:
-        """Begin the decided step: a pull runs concurrently, any other step is awaited."""
-        # Read before anything is awaited: a listing that comes in later was not known when the step began.
-        step = replace(step, known=self.state.observed.seq)
-        if verdicts.expiry(self.state) is not None:
-            # The step may outlast the pod's deadline; holds are decided again after it.
-            arm(self.state, self.entity.alarm, Decision())
-        if step.name != StepName.PULL_IMAGE:
-            await self.perform(step)
-            return
-        self.pull(step)
-        if len(self.pulls) % TOGETHER == 0:
-            await self.entity.end_task(f"{len(self.pulls)} images are being pulled")
-
-    async def perform(self, step: Step) -> None:
-        """Run one step to its end and fold its outcome in; never raises for what the step does.
-
-        If the step is a start that has begun ahead, its activity goes on. If it is certain which start follows the
-        step, that start begins ahead, and waits in the worker until the step has ended.
-
-        Signals that arrive meanwhile are absorbed and shown: a kill alone may take hours, and a container that stops
-        being ready must show at once.
-        """
-        was_ending = self.is_ending
-        begun, follower = self.begin(step)
-        if follower is not None and not begun.activity.done():
-            self.ahead = self.begin_ahead(follower, step)
-        await self.see_through(begun, lambda: self.is_interrupted(begun, was_ending=was_ending), self.ahead)
-        if self.ahead is not None and (self.ahead.begun.activity.done() or is_last(self.state, self.ahead.step)):
-            # The start has ended, or is the pod's last: no further start can begin ahead, so no decision is needed
-            # first.
-            await self.let_end(self.ahead)
-
-    def begin(self, step: Step) -> tuple[Begun, Step | None]:
-        """Begin a step, unless it has begun ahead. Return the begun step, and the start sure to follow, or None."""
-        follower: Step | None = None
-        may_be_followed = _makes_sandbox(step) or (self.goes_ahead and isinstance(step.input, StartContainer))
-        if may_be_followed and not is_overlong(self.state):
-            follower = follower_of(self.state, step, workflow.now(), pulling=self.pulls)
-        if self.ahead is not None:
-            begun, self.ahead = self.ahead.begun, None
-            self.display.show()
-            return begun, follower
-        if follower is not None and _makes_sandbox(step):
-            step = replace(step, input=step.input.model_copy(update={"followed": True}))
-        return self.schedule(step), follower
-
-    def begin_ahead(self, start: Step, before: Step) -> StartAhead:
-        """Begin a start that follows the step scheduled last."""
-        image = self.state.container(start.container).image
-        given = start.input.model_copy(update={"follows": self.state.fence})
-        begun = self.schedule(replace(start, known=before.known, input=given))
-        # Retrieves the exception of a start that fails before it is awaited: asyncio would log it if the run were
-        # evicted.
-        begun.activity.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        return StartAhead(start, begun, image)
-
-    async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
-        """Continue with a start that has begun ahead, if it is the step decided now; else only wait for its end.
-
-        If another step was decided, the start has mostly not called the runtime yet, and returns NOT_BEGUN. A start
-        that has called the runtime was the right step when the step before it ended.
-        """
-        if decision.step is not None and ahead.is_due(decision.step):
-            await self.take(decision.step)
-            return
-        await self.let_end(ahead)
-
-    async def let_end(self, ahead: StartAhead) -> None:
-        """Wait for the end of the start that has begun ahead, and fold its outcome in.
-
-        If the start made no container, the init container before it ran for too long. Then no start of the run begins
-        ahead any more, since the next init container may take as long.
-        """
-        if not ahead.begun.activity.done():
-            await self.look(ahead.begun.step)
-        await self.see_through(ahead.begun, lambda: self.must_not_start(ahead))
-        self.ahead = None
-        if ahead.knows_sandbox and all(each.name != ahead.step.container for each in self.state.own.containers):
-            self.goes_ahead = False
-
-    async def see_through(self, begun: Begun, must_stop: Callable[[], bool], ahead: StartAhead | None = None) -> None:
-        """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in.
-
-        The step is cancelled once `must_stop` returns True. `ahead`, a start that has begun ahead of its turn, is
-        cancelled then too, or when it must not take place any more.
-        """
-        activity, steps = begun.activity, (begun.step, *([ahead.begun.step] if ahead is not None else []))
-        while not activity.done() and not must_stop():
-            await self.entity.until(lambda: activity.done() or must_stop() or bool(self.entity.inbox))
-            if self.entity.inbox and not activity.done():
-                await self.look(*steps)
-                if ahead is not None and self.must_not_start(ahead):
-                    self.cancel(ahead.begun)
-        await self.finish(begun, must_stop, ahead)
 
     async def look(self, *steps: Step) -> None:
         """Absorb what has come in while the steps run, and show the resulting status; decide nothing.
@@ -254,7 +129,7 @@ class StepRunner:
         if verdicts.expiry(self.state) is not None:
             arm(self.state, self.entity.alarm, Decision())
 
-    def pull(self, step: Step) -> None:
+    async def pull(self, step: Step) -> None:
         """Begin a pull concurrently with everything else: only its own container waits for it.
 
         It is cancelled when the pod is to end, or when another image is desired for the container. It is also cancelled
@@ -274,6 +149,8 @@ class StepRunner:
             self.entity.wake()
 
         self.pulls[step.container] = Pull(image, asyncio.create_task(run()))
+        if len(self.pulls) % TOGETHER == 0:
+            await self.entity.end_task(f"{len(self.pulls)} images are being pulled")
 
     def schedule(self, step: Step) -> Begun:
         """Begin a step."""
@@ -309,19 +186,15 @@ class StepRunner:
             begun.activity.cancel()
             self.worker_hooks.hasten_cancellation()
 
-    async def finish(self, begun: Begun, must_stop: Callable[[], bool], ahead: StartAhead | None = None) -> None:
-        """Wait for a step's end, cancel it as soon as it must stop, and fold its outcome into the state.
-
-        `ahead`, a start that has begun ahead of its turn, is cancelled together with it.
-        """
+    async def finish(self, begun: Begun, must_stop: Callable[[], bool], *others: Begun) -> None:
+        """Wait for a step's end, and fold its outcome in. Once it must stop, it and `others` are cancelled."""
         step, activity, began = begun.step, begun.activity, begun.at
         # Replay: `must_stop` is called whenever the run wakes, and fails a pod whose deadline has passed. It must
         # depend on nothing but the state and the workflow's time.
         await self.entity.until(lambda: activity.done() or must_stop())
         if not activity.done():
-            self.cancel(begun)
-            if ahead is not None:
-                self.cancel(ahead.begun)
+            for each in (begun, *others):
+                self.cancel(each)
             await self.entity.until(activity.done)
         del self.display.under_way[step.name, step.container]
         try:
@@ -355,11 +228,6 @@ class StepRunner:
         outcome.failed_step(self.state, step, fault, message, details, began, workflow.now())
 
     @property
-    def inputs_ahead(self) -> tuple[StepInput, ...]:
-        """The input of the start that has begun ahead; empty if there is none."""
-        return (self.ahead.step.input,) if self.ahead is not None else ()
-
-    @property
     def is_ending(self) -> bool:
         """Whether the pod is being deleted or has failed, by the signals absorbed so far."""
         return self.state.deletion is not None or self.state.failure is not None
@@ -387,10 +255,6 @@ class StepRunner:
         """Say whether the pod's grace now ends sooner than when a kill began."""
         self.must_end()
         return self.state.kill_by is not None and kill.kill_by is not None and self.state.kill_by < kill.kill_by
-
-    def must_not_start(self, ahead: StartAhead) -> bool:
-        """Say whether a start that has begun ahead of its turn is to be cancelled."""
-        return self.must_end() or self.state.container(ahead.step.container).image != ahead.image
 
     async def cancel_pulls(self) -> None:
         """Cancel the pulls, and wait until none is left."""

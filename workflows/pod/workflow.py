@@ -46,6 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.pod.decision import Decision
     from workflows.pod.display import Display
     from workflows.pod.inbox import PART, PodInbox
+    from workflows.pod.pipelining import Pipeline
     from workflows.pod.state import PodState
     from workflows.pod.step_runner import StepRunner, arm, is_overlong
     from workflows.pod.worker_hooks import WorkerHooks
@@ -102,6 +103,7 @@ class PodWorkflow:
         self.worker_hooks = WorkerHooks(self.state.pod)
         self.display = Display(self.state, sender_in(_memo()), self.worker_hooks)
         self.steps = StepRunner(self.state, self.entity, self.display, self.worker_hooks)
+        self.pipeline = Pipeline(self.steps)
         self.is_new = not self.refusal and start.is_new_by_update(given)
 
     @workflow.run
@@ -117,14 +119,14 @@ class PodWorkflow:
             self.catch_up()
             decision = self.decide()
             self.worker_hooks.decided(decision)
-            if self.steps.ahead is not None:
-                await self.steps.go_on(self.steps.ahead, decision)
+            if self.pipeline.ahead is not None:
+                await self.pipeline.go_on(self.pipeline.ahead, decision)
             elif decision.failure is not None:
                 verdicts.fail(self.state, decision.failure, workflow.now())
             elif is_overlong(self.state) and (self.steps.pulls or self.entity.is_quiet()):
                 await self.leave_between_steps()
             elif decision.step is not None:
-                await self.steps.take(decision.step)
+                await self.pipeline.take(decision.step)
             elif self.state.removed and self.entity.is_quiet():
                 return self.end()
             elif self.entity.is_due() and self.entity.is_quiet():
@@ -137,7 +139,7 @@ class PodWorkflow:
 
     def catch_up(self) -> None:
         """Update the state by what has been absorbed and by the current time, before anything is decided."""
-        sync.catch_up(self.state, workflow.now(), self.display.holds, under_way=self.steps.inputs_ahead)
+        sync.catch_up(self.state, workflow.now(), self.display.holds, under_way=self.pipeline.inputs_ahead)
 
     def decide(self) -> Decision:
         """Return what to do next, and record what is planned and what is held back."""
@@ -149,7 +151,7 @@ class PodWorkflow:
             begun = [hold for hold in decision.holds if hold not in self.display.holds]
             self.display.holds = decision.holds
             report.note_holds(state, begun, now)
-            report.update_status(state, self.display.holds, now, under_way=self.steps.inputs_ahead)
+            report.update_status(state, self.display.holds, now, under_way=self.pipeline.inputs_ahead)
         report.note_decision(state, decision.plan, self.planned, now)
         self.planned = decision.plan
         return decision

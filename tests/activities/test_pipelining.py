@@ -1,4 +1,4 @@
-"""A start that is sent along with another step waits for that step in the worker, and is skipped if that step fails.
+"""A start ahead waits in the worker for the first step, and is skipped if that step fails.
 
 Holds: A container that was created before its turn is never started out of turn.
 """
@@ -13,7 +13,7 @@ import pytest
 from activities import pipelining, start_container
 from activities.containers import quick_end
 from activities.images.presence import FoundImages
-from activities.node import pairs
+from activities.node import first_steps
 from activities.preparing import Configured, Prepared, configure, prepare
 from activities.step_attempt import StepAttempt
 from syncpod.cri.client import CriClient
@@ -34,26 +34,26 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick_end, "LINGER_SECONDS", 60.0)
 
 
-def pair(pod: PodOnBench) -> tuple[CreateSandbox, StartContainer]:
+def requests(pod: PodOnBench) -> tuple[CreateSandbox, StartContainer]:
     """The requests for a sandbox and for a start in it, as a workflow makes them."""
     first = pod.sandbox_request().model_copy(update={"followed": True})
     return first, pod.start_request(follows=first.fence)
 
 
-def begun(pod: PodOnBench, first: CreateSandbox, second: StartContainer) -> tuple[Running, Running]:
-    return pod.step(StepName.CREATE_SANDBOX, first), pod.step(StepName.START_CONTAINER, second)
+def begun(pod: PodOnBench, first: CreateSandbox, ahead: StartContainer) -> tuple[Running, Running]:
+    return pod.step(StepName.CREATE_SANDBOX, first), pod.step(StepName.START_CONTAINER, ahead)
 
 
 @pytest.mark.parametrize("start_comes_first", [False, True])
 async def test_a_start_waits_for_its_sandbox_and_both_end_together(bench: Bench, start_comes_first: bool) -> None:
     pod = bench.pod()
-    first, second = pair(pod)
+    first, ahead = requests(pod)
     if start_comes_first:
-        start = pod.step(StepName.START_CONTAINER, second)
+        start = pod.step(StepName.START_CONTAINER, ahead)
         await start.goes_on("waits for the pod's sandbox")
         sandbox = pod.step(StepName.CREATE_SANDBOX, first)
     else:
-        sandbox, start = begun(pod, first, second)
+        sandbox, start = begun(pod, first, ahead)
     made, started = await asyncio.gather(sandbox.result(), start.result())
     assert (made.outcome, started.outcome) == (Outcome.DONE, Outcome.DONE)
     [running] = started.status.containers
@@ -64,7 +64,7 @@ async def test_a_start_waits_for_its_sandbox_and_both_end_together(bench: Bench,
 
 async def test_a_start_whose_sandbox_fails_is_not_begun(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = bench.pod(volumes=[{"name": "gone", "hostPath": {"path": "/nowhere/at/all", "type": "Directory"}}])
-    sandbox, start = begun(pod, *pair(pod))
+    sandbox, start = begun(pod, *requests(pod))
     fault, _, _ = await fault_of(sandbox.result())
     assert fault == Fault.FAILED_MOUNT
     started = await start.result()
@@ -73,7 +73,7 @@ async def test_a_start_whose_sandbox_fails_is_not_begun(bench: Bench, monkeypatc
 
 async def test_a_start_whose_image_is_missing_is_not_begun(bench: Bench) -> None:
     pod = bench.pod(container(image="syncpod.example/absent:1"))
-    sandbox, start = begun(pod, *pair(pod))
+    sandbox, start = begun(pod, *requests(pod))
     assert (await sandbox.result()).missing_images == ("main",)
     assert (await start.result()).outcome == Outcome.NOT_BEGUN
 
@@ -105,12 +105,12 @@ async def test_a_start_in_which_a_worker_died_goes_on_without_its_sandbox(
 
 async def test_both_steps_of_a_dead_worker_are_adopted_in_any_order(bench: Bench) -> None:
     pod = bench.pod()
-    first, second = pair(pod)
-    sandbox, start = begun(pod, first, second)
+    first, ahead = requests(pod)
+    sandbox, start = begun(pod, first, ahead)
     made, started = await asyncio.gather(sandbox.result(), start.result())
     # The first one's result was lost too: its fence is older than what has been seen, but nothing newer follows it.
     late = pod.step(StepName.CREATE_SANDBOX, first, attempt=2)
-    again = await pod.step(StepName.START_CONTAINER, second, attempt=2).result()
+    again = await pod.step(StepName.START_CONTAINER, ahead, attempt=2).result()
     adopted = await late.result()
     assert (adopted.outcome, adopted.id) == (Outcome.ADOPTED, made.id)
     assert (again.outcome, again.id) == (Outcome.ADOPTED, started.id)
@@ -119,14 +119,14 @@ async def test_both_steps_of_a_dead_worker_are_adopted_in_any_order(bench: Bench
 async def test_what_ran_in_a_sandbox_that_died_with_its_worker_is_told(bench: Bench) -> None:
     """The retried steps remove it. Without a report of its end, a pod that never restarts would run again."""
     pod = bench.pod(container(command=("sh", "-c", "exit 3")))
-    first, second = pair(pod)
-    sandbox, start = begun(pod, first, second)
+    first, ahead = requests(pod)
+    sandbox, start = begun(pod, first, ahead)
     made, started = await asyncio.gather(sandbox.result(), start.result())
     await pod.until_state(started.id, "exited")
     await bench.cri.stop_pod_sandbox(made.id)
     await pod.until_dead(made.id)
     retried = pod.step(StepName.CREATE_SANDBOX, first, attempt=2)
-    not_begun = await pod.step(StepName.START_CONTAINER, second, attempt=2).result()
+    not_begun = await pod.step(StepName.START_CONTAINER, ahead, attempt=2).result()
     spent = await retried.result()
     assert (spent.outcome, not_begun.outcome) == (Outcome.SPENT, Outcome.NOT_BEGUN)
     [ended] = spent.status.containers
@@ -136,7 +136,7 @@ async def test_what_ran_in_a_sandbox_that_died_with_its_worker_is_told(bench: Be
 
 async def test_a_finished_sandbox_that_is_to_let_go_is_returned_at_once(bench: Bench) -> None:
     pod = bench.pod()
-    first, _ = pair(pod)
+    first, _ = requests(pod)
     sandbox = pod.step(StepName.CREATE_SANDBOX, first)
     await sandbox.goes_on("has made the sandbox")
     sandbox.cancel()
@@ -147,7 +147,7 @@ async def test_nothing_starts_in_a_sandbox_whose_step_was_asked_to_let_go(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
-    first, second = pair(pod)
+    first, ahead = requests(pod)
     asked, go_on = asyncio.Event(), asyncio.Event()
     run = CriClient.run_pod_sandbox
 
@@ -157,7 +157,7 @@ async def test_nothing_starts_in_a_sandbox_whose_step_was_asked_to_let_go(
         return await run(self, *args, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(CriClient, "run_pod_sandbox", slow)
-    sandbox, start = begun(pod, first, second)
+    sandbox, start = begun(pod, first, ahead)
     await asked.wait()
     sandbox.cancel()
     await sandbox.goes_on()
@@ -170,8 +170,8 @@ async def test_nothing_starts_in_a_sandbox_whose_step_was_asked_to_let_go(
 async def test_a_waiting_start_lets_go_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelining, "COMES_SECONDS", 60.0)
     pod = bench.pod()
-    _, second = pair(pod)
-    start = pod.step(StepName.START_CONTAINER, second)
+    _, ahead = requests(pod)
+    start = pod.step(StepName.START_CONTAINER, ahead)
     await start.goes_on("waits for the pod's sandbox")
     start.cancel()
     result = await start.result()
@@ -189,7 +189,7 @@ def init_request(pod: PodOnBench, name: str, follows: int = 0) -> StartContainer
 
 
 async def chain(bench: Bench, first: str = "true") -> tuple[PodOnBench, StartContainer, StartContainer]:
-    """A `chained` pod with a sandbox, and the start requests of its init containers, the second following the first."""
+    """A `chained` pod with a sandbox, and the start requests of its init containers, the second ahead of its turn."""
     pod = chained(bench, first)
     await pod.create_sandbox()
     before = init_request(pod, "a")
@@ -201,9 +201,9 @@ def init_started(pod: PodOnBench, request: StartContainer, **how: Any) -> Runnin
 
 
 async def test_each_start_of_a_chain_begins_when_the_one_before_is_done(bench: Bench) -> None:
-    pod, first, second = await chain(bench)
-    main = pod.start_request(follows=second.fence)
-    steps = [init_started(pod, first), init_started(pod, second), pod.step(StepName.START_CONTAINER, main)]
+    pod, first, ahead = await chain(bench)
+    main = pod.start_request(follows=ahead.fence)
+    steps = [init_started(pod, first), init_started(pod, ahead), pod.step(StepName.START_CONTAINER, main)]
     a, b, last = await asyncio.gather(*(step.result() for step in steps))
     assert (a.outcome, b.outcome, last.outcome) == (Outcome.DONE, Outcome.DONE, Outcome.DONE)
     assert {each.name: each.state for each in last.status.containers} == {
@@ -219,8 +219,8 @@ async def test_main_containers_follow_one_another(bench: Bench) -> None:
     pod = bench.pod(container("x"), container("y"))
     await pod.create_sandbox()
     first = pod.start_request("x")
-    second = pod.start_request("y", follows=first.fence)
-    steps = [pod.step(StepName.START_CONTAINER, each) for each in (first, second)]
+    ahead = pod.start_request("y", follows=first.fence)
+    steps = [pod.step(StepName.START_CONTAINER, each) for each in (first, ahead)]
     _, last = await asyncio.gather(*(step.result() for step in steps))
     assert {each.name: each.state for each in last.status.containers} == {"x": "running", "y": "running"}
 
@@ -244,8 +244,8 @@ async def test_what_comes_after_the_one_before_has_ended_goes_by_its_end(bench: 
     await pod.create_sandbox()
     first = init_request(pod, "a")
     assert (await init_started(pod, first).result()).outcome == Outcome.DONE
-    second = init_request(pod, "b", follows=first.fence)
-    assert (await init_started(pod, second).result()).outcome == Outcome.DONE
+    ahead = init_request(pod, "b", follows=first.fence)
+    assert (await init_started(pod, ahead).result()).outcome == Outcome.DONE
 
 
 async def test_a_start_of_a_dead_worker_goes_on_only_if_it_had_begun(
@@ -269,12 +269,12 @@ async def test_a_start_of_a_dead_worker_goes_on_although_the_one_before_it_has_e
     pod = bench.pod(container("x"), container("y"))
     await pod.create_sandbox()
     first = pod.start_request("x")
-    second = pod.start_request("y", follows=first.fence)
-    steps = [pod.step(StepName.START_CONTAINER, each) for each in (first, second)]
+    ahead = pod.start_request("y", follows=first.fence)
+    steps = [pod.step(StepName.START_CONTAINER, each) for each in (first, ahead)]
     ended, running = await asyncio.gather(*(step.result() for step in steps))
     await bench.cri.stop_container(ended.id, timeout_seconds=0)
     await pod.until_state(ended.id, "exited")
-    retried = [pod.step(StepName.START_CONTAINER, each, attempt=2) for each in (first, second)]
+    retried = [pod.step(StepName.START_CONTAINER, each, attempt=2) for each in (first, ahead)]
     x, y = await asyncio.gather(*(step.result() for step in retried))
     assert (x.outcome, x.id, y.outcome, y.id) == (Outcome.ADOPTED, ended.id, Outcome.ADOPTED, running.id)
 
@@ -304,15 +304,15 @@ async def test_a_start_that_was_asked_to_let_go_is_followed_by_nothing(
 
 
 async def test_the_end_of_a_step_counts_only_for_a_while(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(first_steps, "KEPT_SECONDS", 0.0)
     monkeypatch.setattr(pipelining, "COMES_SECONDS", 0.0)
     pod = chained(bench)
     await pod.create_sandbox()
     first = init_request(pod, "a")
     assert (await init_started(pod, first).result()).outcome == Outcome.DONE
-    await asyncio.sleep(0)  # the pair is dropped in the loop's next turn
-    second = init_request(pod, "b", follows=first.fence)
-    assert (await init_started(pod, second).result()).outcome == Outcome.NOT_BEGUN
+    await asyncio.sleep(0)  # the first step is forgotten in the loop's next turn
+    ahead = init_request(pod, "b", follows=first.fence)
+    assert (await init_started(pod, ahead).result()).outcome == Outcome.NOT_BEGUN
 
 
 async def refused(self: CriClient, *_: object) -> str:
@@ -330,26 +330,26 @@ async def test_of_a_step_that_failed_only_the_reason_is_kept(bench: Bench, monke
     monkeypatch.setattr(CriClient, "create_container", refused)
     pod, first, _ = await chain(bench)
     await not_created(init_started(pod, first))
-    kept = bench.node.pairs.of(pod.ref, first.fence).first
-    assert kept is not None and kept.end.result() == pairs.Failed("CreateContainerError: it is too large", False)
+    kept = bench.node.first_steps.of(pod.ref, first.fence).attempt
+    assert kept is not None and kept.end.result() == first_steps.Failed("CreateContainerError: it is too large", False)
 
 
 async def test_steps_that_failed_are_forgotten(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(first_steps, "KEPT_SECONDS", 0.0)
     monkeypatch.setattr(CriClient, "create_container", refused)
     pod = bench.pod()
-    sandbox, start = begun(pod, *pair(pod))
+    sandbox, start = begun(pod, *requests(pod))
     await not_created(start)
     assert (await sandbox.result()).outcome == Outcome.DONE
     pod, first, _ = await chain(bench)
     await not_created(init_started(pod, first))
-    await until(lambda: not bench.node.pairs._pairs)
+    await until(lambda: not bench.node.first_steps._steps)
 
 
 async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod, first, second = await chain(bench)
+    pod, first, ahead = await chain(bench)
     prepared, configured = asyncio.Event(), list[str]()
     read = PodReader.read
 
@@ -369,27 +369,27 @@ async def test_a_start_is_prepared_while_the_one_before_it_reads_the_pod(
     monkeypatch.setattr(pipelining, "prepare", noted)
     monkeypatch.setattr(PodReader, "read", late)
     monkeypatch.setattr(start_container, "configure", counted)
-    a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, ahead).result())
     assert (a.outcome, b.outcome, configured) == (Outcome.DONE, Outcome.DONE, ["a"])
 
 
 async def test_a_start_that_cannot_be_prepared_does_everything_itself(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod, first, second = await chain(bench)
+    pod, first, ahead = await chain(bench)
 
     async def refused(attempt: StepAttempt, request: StartContainer) -> None:
         raise OSError("the disk is full just now")
 
     monkeypatch.setattr(pipelining, "prepare", refused)
-    a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    a, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, ahead).result())
     assert (a.outcome, b.outcome) == (Outcome.DONE, Outcome.DONE)
 
 
 async def test_nothing_is_prepared_after_an_init_container_that_failed_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod, first, second = await chain(bench, "exit 3")
+    pod, first, ahead = await chain(bench, "exit 3")
     first = first.model_copy(update={"restart": 1})
     prepared: list[str] = []
 
@@ -397,14 +397,14 @@ async def test_nothing_is_prepared_after_an_init_container_that_failed_again(
         prepared.append(request.container)
 
     monkeypatch.setattr(pipelining, "prepare", noted)
-    _, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    _, b = await asyncio.gather(init_started(pod, first).result(), init_started(pod, ahead).result())
     assert (b.outcome, prepared) == (Outcome.NOT_BEGUN, [])
 
 
 async def test_what_is_prepared_differs_in_nothing_from_what_a_start_does_itself(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pod, first, second = await chain(bench)
+    pod, first, ahead = await chain(bench)
     create, asked = CriClient.create_container, list[tuple[str, bytes, bytes]]()
 
     async def noted(self: CriClient, sandbox_id: str, config: Any, sandbox: Any) -> str:
@@ -413,14 +413,14 @@ async def test_what_is_prepared_differs_in_nothing_from_what_a_start_does_itself
         return await create(self, sandbox_id, config, sandbox)
 
     monkeypatch.setattr(CriClient, "create_container", noted)
-    await asyncio.gather(init_started(pod, first).result(), init_started(pod, second).result())
+    await asyncio.gather(init_started(pod, first).result(), init_started(pod, ahead).result())
     assert [name for name, *_ in asked] == ["a", "b"]
     node = bench.node
-    image = await bench.cri.image_status(second.pod.spec.init_containers[1].image)
-    home = node.reader.known_sandbox(second.sandbox_id)
+    image = await bench.cri.image_status(ahead.pod.spec.init_containers[1].image)
+    home = node.reader.known_sandbox(ahead.sandbox_id)
     assert image is not None and home is not None
     pod_ips = ordered_pod_ips(home.ip, home.additional_ips, node.context.host.addresses)
-    attempt = StepAttempt(node, second, number=1)
-    itself = await configure(attempt, second, FoundImages(image, {}), pod_ips)
+    attempt = StepAttempt(node, ahead, number=1)
+    itself = await configure(attempt, ahead, FoundImages(image, {}), pod_ips)
     assert asked[1][1] == itself.container.SerializeToString(deterministic=True)
     assert asked[1][2] == itself.sandbox.SerializeToString(deterministic=True)

@@ -1,4 +1,4 @@
-"""A start is sent together with the step that it certainly follows, and counts only once it has begun.
+"""A start ahead is sent together with the first step or during it, and counts only once it has begun.
 
 Holds: A container that was created before its turn is never started out of turn.
 """
