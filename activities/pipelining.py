@@ -35,9 +35,8 @@ from temporalio.exceptions import ApplicationError
 from activities.containers.noted_starts import noted_start, which_counts
 from activities.containers.removal import remove_unstarted
 from activities.node.clock import monotonic
-from activities.node.context import Node
 from activities.node.fences import FenceClaim
-from activities.node.first_steps import Failed, FirstAttempt
+from activities.node.first_steps import Failed
 from activities.preparing import Prepared, looks_into_volumes, prepare
 from activities.step_attempt import Ahead, Interrupted, NotYet, StepAttempt
 from syncpod.cri.errors import CriError, DeadlineExceeded
@@ -72,24 +71,16 @@ async def pipelined(
     """
     if isinstance(request, StartContainer) and request.follows:
         trying = _ahead(attempt, request, trying)
-    if attempt.first is not None:
-        return await _first(attempt, attempt.first, request.pod, trying)
-    return await trying
-
-
-def begun_first(node: Node, request: CreateSandbox | StartContainer) -> FirstAttempt | None:
-    """Begin an attempt of a first step; None if no start can follow the step."""
     if isinstance(request, CreateSandbox):
         may_be_followed = request.followed
     else:
         may_be_followed = any(each.name == request.container for each in in_order(request.pod)[:-1])
-    return node.first_steps.of(request.ref, request.fence).begin() if may_be_followed else None
+    return await (_first(attempt, request.pod, trying) if may_be_followed else trying)
 
 
-async def _first(
-    attempt: StepAttempt, first: FirstAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]
-) -> StepResult:
+async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, StepResult]) -> StepResult:
     step = attempt.node.first_steps.of(attempt.ref, attempt.fence)
+    first = attempt.first = step.begin()
     try:
         result = await trying
     except BaseException as error:

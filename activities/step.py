@@ -15,7 +15,7 @@ from activities.node.context import Node
 from activities.node.fences import StaleFence
 from activities.node.metrics import AttemptOutcome, count_attempt
 from activities.node.uid_owners import UID_IN_USE
-from activities.pipelining import begun_after_first, begun_first, drop_ahead, pipelined
+from activities.pipelining import begun_after_first, drop_ahead, pipelined
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt, delay_between
 from syncpod.cri.errors import CriError
 from syncpod.kernel.os_errors import where_and_why
@@ -91,7 +91,6 @@ async def run_step(
         number=info.attempt,
         delay_seconds=delay_between(info.scheduled_time, info.started_time),
         name=info.activity_type,
-        first=begun_first(node, request) if isinstance(request, CreateSandbox | StartContainer) else None,
     )
     task = _begun(attempt, request, _try(attempt, body, request, interruption, stage))
     # While a start ahead waits for the first step, that step shows why, so the start's heartbeats may begin late.

@@ -88,7 +88,6 @@ class StepAttempt:
         number: int,
         delay_seconds: float = 0.0,
         name: str = "",
-        first: FirstAttempt | None = None,
     ) -> None:
         self.node = node
         self.ref: PodRef = request.ref
@@ -124,7 +123,7 @@ class StepAttempt:
         """Cleared while the step waits for other pods, for the step that it follows, or for something to end."""
         if not self.follows:
             self.acts.set()
-        self.first = first
+        self.first: FirstAttempt | None = None
         """This attempt as the start ahead sees it; None if no start can follow the step."""
         self.ahead: Ahead | None = None
         """The work for this start before its turn; None if there is none."""
