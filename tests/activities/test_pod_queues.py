@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -25,6 +25,16 @@ from tests.activities.bench import BEAT_SECONDS, Bench, Running, until
 from tests.activities.test_fences import settle
 
 T = TypeVar("T")
+
+
+def after(answers: asyncio.Event, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """A call of the runtime that is made only once `answers` is set."""
+
+    async def hangs(**how: Any) -> Any:
+        await answers.wait()
+        return await call(**how)
+
+    return hangs
 
 
 async def fill(queue: PodQueue) -> None:
@@ -270,11 +280,7 @@ async def test_a_step_whose_turn_has_come_says_that_it_waits_for_the_runtime(
     pod, answers, listing = bench.pod(), asyncio.Event(), bench.cri.list_containers
     await pod.create_sandbox()
 
-    async def hangs(**how: Any) -> Any:
-        await answers.wait()
-        return await listing(**how)
-
-    monkeypatch.setattr(bench.cri, "list_containers", hangs)
+    monkeypatch.setattr(bench.cri, "list_containers", after(answers, listing))
     step = pod.step(StepName.KILL_POD, pod.kill_request())
     await until(partial(_says, step.heartbeats, "lists the pod in the runtime"))
     assert not any("turn" in said for said in step.heartbeats)
@@ -290,11 +296,7 @@ async def test_a_step_that_waits_for_other_pods_heartbeats_rarely_until_its_turn
     ended, answers, listing = bench.pod(), asyncio.Event(), bench.cri.list_pod_sandboxes
     await ended.create_sandbox()
 
-    async def hangs(**how: Any) -> Any:
-        await answers.wait()
-        return await listing(**how)
-
-    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", hangs)
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", after(answers, listing))
     queue, waiting = bench.node.queues[Stage.BEGINNING], bench.pod()
     await fill(queue)
     waits = waiting.step(StepName.CREATE_SANDBOX, waiting.sandbox_request())
@@ -320,11 +322,7 @@ async def test_a_step_that_has_its_turn_soon_says_nothing_of_the_queue(
     monkeypatch.setattr("activities.step.QUEUED_BEAT_SECONDS", 1000.0)
     answers, listing = asyncio.Event(), bench.cri.list_pod_sandboxes
 
-    async def hangs(**how: Any) -> Any:
-        await answers.wait()
-        return await listing(**how)
-
-    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", hangs)
+    monkeypatch.setattr(bench.cri, "list_pod_sandboxes", after(answers, listing))
     queue, waiting, ended = bench.node.queues[Stage.BEGINNING], bench.pod(), bench.pod()
     await fill(queue)
     waits = waiting.step(StepName.CREATE_SANDBOX, waiting.sandbox_request())

@@ -77,6 +77,12 @@ async def served(fleet: Fleet, behind: str, port: int = 0) -> AsyncIterator[Gate
 
 
 @pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    """A fleet of the test's own, without a gate."""
+    return open_fleet(tmp_path / "fleet", now())
+
+
+@pytest.fixture
 async def door(tmp_path: Path, temporal_server: DevServer) -> AsyncIterator[Gated]:
     """A serving gate with a fleet of its own."""
     async with gated(tmp_path / "fleet", temporal_server.address) as served:

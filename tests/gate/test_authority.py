@@ -22,11 +22,6 @@ from tests.gate.conftest import SERVICE, Gated
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
-    return open_fleet(tmp_path / "fleet", now())
-
-
 def test_a_fleet_is_the_same_when_it_is_opened_again(fleet: Fleet) -> None:
     fleet.issue("n1", HOUR, now())
     again = open_fleet(fleet.directory, now())

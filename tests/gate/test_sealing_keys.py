@@ -10,17 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.gate.authority import Fleet, now, open_fleet
+from syncpod.gate.authority import Fleet, now
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_key_files import SealingKeyFiles
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.messages.sealing import receiver_ids
 from syncpod.settings.values import SettingsInvalid
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Fleet:
-    return open_fleet(tmp_path / "fleet", now())
 
 
 @pytest.fixture

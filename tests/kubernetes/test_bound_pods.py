@@ -17,6 +17,7 @@ import pytest_asyncio
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes import bound_pods
 from syncpod.agent.kubernetes import registration as registrations
 from syncpod.agent.kubernetes.bound_pods import BoundPods
@@ -149,9 +150,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stop, as an ending worker does."""
-        for task in self.running:
-            task.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
+        await cancel_all(self.running)
 
     # --- the workflows ------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes import followed_object, given_objects
 from syncpod.agent.kubernetes.given_objects import GivenObjects, used_objects
 from syncpod.kubernetes.bound_pod import bound_pod
@@ -53,9 +54,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stop, as an ending worker does."""
-        for task in self.running:
-            task.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
+        await cancel_all(self.running)
 
     def has(self, ref: ObjectRef) -> dict[str, bytes] | str | None:
         """The values of an object; `ABSENT` if it does not exist, None if that is not known."""

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from syncpod.agent.background import cancel_all
 from syncpod.agent.kubernetes.followed_token import FollowedToken, forget_token
 from syncpod.kubernetes.bound_pod import BoundPod, bound_pod
 from syncpod.kubernetes.client import ApiClient
@@ -92,9 +93,7 @@ class Node:
 
     async def stop(self) -> None:
         """Stop, as an ending worker does."""
-        for task in self.running:
-            task.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
+        await cancel_all(self.running)
 
     def _tell(self) -> None:
         self.told += 1

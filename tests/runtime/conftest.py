@@ -19,6 +19,13 @@ def server() -> Iterator[Embedded]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Embedded]:
+    """A server of the module's own that simulates processes."""
+    with Embedded.launch("--simulate") as running:
+        yield running
+
+
 @pytest.fixture
 async def calls(server: Embedded) -> AsyncIterator[BareCri]:
     """A plain channel to the server's CRI."""

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from syncpod.kernel.procfs import process_stat
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.runtime.port import Exited, ProcessSpec
@@ -88,6 +90,17 @@ async def machine_at(level: Level, directory: Path) -> AsyncIterator[Machine]:
         yield machine
     finally:
         await machine.end()
+
+
+def each_machine(*levels: Level) -> Any:
+    """A fixture: a machine on each of these levels in turn."""
+
+    @pytest.fixture(params=levels, ids=lambda level: level.value)
+    async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
+        async with machine_at(request.param, tmp_path) as made:
+            yield made
+
+    return machine
 
 
 def lines(log: Path) -> list[str]:

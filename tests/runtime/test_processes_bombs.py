@@ -3,7 +3,7 @@
 import os
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from syncpod.runtime.cgroups.limits import Cgroups, container_cgroup
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.records import Level
 from tests.runtime.cgroup_removal import remove_in_time
-from tests.runtime.supervised_processes import Machine, lines, machine_at, runs, until
+from tests.runtime.supervised_processes import Machine, each_machine, lines, runs, until
 
 BOMB = """
 import os, time
@@ -36,10 +36,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(Level.PLAIN, tmp_path) as made:
-        yield made
+machine = each_machine(Level.PLAIN)
 
 
 @pytest.fixture(params=["as the machine has it", "by version 1 alone, frozen meanwhile"])

@@ -5,7 +5,6 @@ Holds: The files of a loaded image are in one directory, which is complete and n
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from syncpod.runtime.images.inventory import ImageStore
 from syncpod.runtime.load import load
 from syncpod.runtime.port import Mount, StartFailed
 from tests.runtime.image_files import Layout, entry, layer, symlink, write_tar
-from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, machine_at
+from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, each_machine
 from tests.runtimes.images import images
 from tests.runtimes.require import Missing, do_without
 
@@ -23,10 +22,7 @@ pytestmark = pytest.mark.skipif(not WITH_OWN_ROOT, reason="mount namespaces are 
 BIN = (("PATH", "/bin"),)
 
 
-@pytest.fixture(params=WITH_OWN_ROOT, ids=lambda level: level.value)
-async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(request.param, tmp_path) as made:
-        yield made
+machine = each_machine(*WITH_OWN_ROOT)
 
 
 @pytest.fixture

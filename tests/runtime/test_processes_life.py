@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,16 +21,13 @@ from syncpod.runtime.port import Exited, Processes, ProcessSpec, StartFailed
 from syncpod.runtime.processes import records
 from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.supervised import Supervised
-from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, machine_at, runs, until
+from tests.runtime.supervised_processes import LEVELS, PATH, PYTHON, Machine, each_machine, machine_at, runs, until
 
 _OF_THE_C_LIBRARY = 0b11 << 31
 """Signals 32 and 33, which only the C library may set; some parents leave them ignored."""
 
 
-@pytest.fixture(params=LEVELS, ids=lambda level: level.value)
-async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(request.param, tmp_path) as made:
-        yield made
+machine = each_machine(*LEVELS)
 
 
 def test_it_implements_the_state_machines_protocol(tmp_path: Path) -> None:

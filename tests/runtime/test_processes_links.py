@@ -5,7 +5,6 @@ Holds: The embedded runtime refuses with one sentence any request that it cannot
 """
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,9 @@ import pytest
 from syncpod.runtime.port import Mount, StartFailed
 from syncpod.runtime.processes.links import Links
 from syncpod.runtime.processes.records import Level
-from tests.runtime.supervised_processes import Machine, machine_at
+from tests.runtime.supervised_processes import Machine, each_machine
 
-
-@pytest.fixture
-async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(Level.PLAIN, tmp_path) as made:
-        yield made
+machine = each_machine(Level.PLAIN)
 
 
 @pytest.fixture

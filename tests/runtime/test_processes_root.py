@@ -18,7 +18,7 @@ from syncpod.kernel.tree_removal import StillMounted, remove_tree
 from syncpod.runtime.port import Mount, StartFailed, User
 from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import layers
-from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, machine_at
+from tests.runtime.supervised_processes import WITH_OWN_ROOT, Machine, each_machine, machine_at
 
 pytestmark = pytest.mark.skipif(not WITH_OWN_ROOT, reason="mount namespaces are closed to this user")
 as_root = pytest.mark.skipif(
@@ -26,10 +26,7 @@ as_root = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=WITH_OWN_ROOT, ids=lambda level: level.value)
-async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(request.param, tmp_path) as made:
-        yield made
+machine = each_machine(*WITH_OWN_ROOT)
 
 
 @pytest.fixture

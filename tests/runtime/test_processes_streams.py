@@ -3,7 +3,6 @@ import errno
 import os
 import signal
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,9 @@ import pytest
 
 from syncpod.runtime.port import Process, ProcessSpec, StartFailed, Stream, Streams
 from syncpod.runtime.processes import commands, launch, packets, records
-from tests.runtime.supervised_processes import LEVELS, Machine, lines, machine_at, runs, until
+from tests.runtime.supervised_processes import LEVELS, Machine, each_machine, lines, runs, until
 
-
-@pytest.fixture(params=LEVELS, ids=lambda level: level.value)
-async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(request.param, tmp_path) as made:
-        yield made
+machine = each_machine(*LEVELS)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,21 @@ from syncpod.runtime.port import Exited, ProcessSpec, StartFailed
 from syncpod.runtime.processes import control, records, remains, supervised
 from syncpod.runtime.processes.container_handle import ContainerHandle
 from syncpod.runtime.processes.records import Level
-from tests.runtime.supervised_processes import LEVELS, PYTHON, WITH_OWN_ROOT, Machine, machine_at, runs, until
+from tests.runtime.supervised_processes import (
+    LEVELS,
+    PYTHON,
+    WITH_OWN_ROOT,
+    Machine,
+    each_machine,
+    machine_at,
+    runs,
+    until,
+)
+
+machine = each_machine(*LEVELS)
 
 
-@pytest.fixture(params=LEVELS, ids=lambda level: level.value)
-async def machine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(request.param, tmp_path) as made:
-        yield made
-
-
-@pytest.fixture
-async def plain(tmp_path: Path) -> AsyncIterator[Machine]:
-    async with machine_at(Level.PLAIN, tmp_path) as made:
-        yield made
+plain = each_machine(Level.PLAIN)
 
 
 @contextmanager

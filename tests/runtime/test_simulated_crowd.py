@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,15 +47,9 @@ class CrowdPod:
         return self.number % CRASHING_EVERY == 0
 
 
-@pytest.fixture(scope="module")
-def runtime() -> Iterator[Embedded]:
-    with Embedded.launch("--simulate") as launched:
-        yield launched
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def calls(runtime: Embedded) -> AsyncIterator[BareCri]:
-    async with BareCri(runtime.endpoint) as made:
+async def calls(simulated: Embedded) -> AsyncIterator[BareCri]:
+    async with BareCri(simulated.endpoint) as made:
         yield made
 
 
@@ -118,12 +112,12 @@ def resident_bytes(pid: int) -> int:
 
 
 async def test_hundreds_of_pods_are_started_crashed_restarted_and_stopped(
-    runtime: Embedded, calls: BareCri, capsys: pytest.CaptureFixture[str]
+    simulated: Embedded, calls: BareCri, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pods = crowd()
     crashing = [pod for pod in pods if pod.crashes]
     lines: list[str] = []
-    began, empty = time.monotonic(), resident_bytes(runtime.pid)
+    began, empty = time.monotonic(), resident_bytes(simulated.pid)
 
     def say(what: str, count: int) -> None:
         nonlocal began
@@ -132,7 +126,7 @@ async def test_hundreds_of_pods_are_started_crashed_restarted_and_stopped(
 
     await each(pods, lambda pod: start(calls, pod))
     say(f"{PODS} started", PODS)
-    running = resident_bytes(runtime.pid)
+    running = resident_bytes(simulated.pid)
 
     await until_states(calls, {(0, "CONTAINER_RUNNING"): PODS - len(crashing), (0, "CONTAINER_EXITED"): len(crashing)})
     await each(crashing, lambda pod: start(calls, pod))
@@ -144,10 +138,10 @@ async def test_hundreds_of_pods_are_started_crashed_restarted_and_stopped(
     }
     await until_states(calls, alive)
 
-    await asyncio.to_thread(runtime.restart)
+    await asyncio.to_thread(simulated.restart)
     assert await states(calls) == alive
     say(f"{PODS} found after kill -9", PODS)
-    found = resident_bytes(runtime.pid)
+    found = resident_bytes(simulated.pid)
 
     async def stop(pod: CrowdPod) -> None:
         container = pod.containers[-1]
@@ -162,7 +156,7 @@ async def test_hundreds_of_pods_are_started_crashed_restarted_and_stopped(
     assert await states(calls) == {}
     assert (await calls.runtime.ListPodSandbox(cri.ListPodSandboxRequest())).items == []
     for kept in ("sandboxes", "containers"):
-        assert list((runtime.state_dir / kept).iterdir()) == []
+        assert list((simulated.state_dir / kept).iterdir()) == []
 
     per_pod = (running - empty) / PODS
     lines.append(

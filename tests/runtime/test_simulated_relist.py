@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import TypeVar
-
-import pytest
 
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.client import CriClient
@@ -43,14 +41,8 @@ class Counting(CriClient):
             self.now -= 1
 
 
-@pytest.fixture
-def runtime() -> Iterator[Embedded]:
-    with Embedded.launch("--simulate") as launched:
-        yield launched
-
-
-async def test_many_new_pods_are_read_in_small_groups_and_then_cached(runtime: Embedded) -> None:
-    async with BareCri(runtime.endpoint) as calls, Counting(runtime.endpoint) as client:
+async def test_many_new_pods_are_read_in_small_groups_and_then_cached(simulated: Embedded) -> None:
+    async with BareCri(simulated.endpoint) as calls, Counting(simulated.endpoint) as client:
         for number in range(PODS):
             labels = {names.NODE_LABEL: "n1", names.POD_UID_LABEL: f"u{number}"}
             metadata = cri.PodSandboxMetadata(name=f"p{number}", uid=f"u{number}", namespace="default")

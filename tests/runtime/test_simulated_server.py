@@ -7,7 +7,7 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -70,15 +70,9 @@ class Pod:
         return answer.status.state == cri.SANDBOX_READY
 
 
-@pytest.fixture(scope="module")
-def runtime() -> Iterator[Embedded]:
-    with Embedded.launch("--simulate") as launched:
-        yield launched
-
-
 @pytest_asyncio.fixture(loop_scope="session")
-async def calls(runtime: Embedded) -> AsyncIterator[BareCri]:
-    async with BareCri(runtime.endpoint) as made:
+async def calls(simulated: Embedded) -> AsyncIterator[BareCri]:
+    async with BareCri(simulated.endpoint) as made:
         yield made
 
 
@@ -215,15 +209,15 @@ async def test_stats_are_as_scripted(calls: BareCri) -> None:
 # --- the server dies --------------------------------------------------------------------------------------------------
 
 
-async def test_simulated_pods_continue_while_the_server_is_down(runtime: Embedded, calls: BareCri) -> None:
+async def test_simulated_pods_continue_while_the_server_is_down(simulated: Embedded, calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"runTime": "300ms", "exitCode": 7}, "other": {}})
     await pod.run()
     short, other = await pod.start(), await pod.create(name="other")
     await calls.runtime.StartContainer(cri.StartContainerRequest(container_id=other))
     due = (await pod.status(short)).started_at + 300 * 10**6
-    await asyncio.to_thread(runtime.kill)
+    await asyncio.to_thread(simulated.kill)
     await until(lambda: time.time_ns() > due)
-    await asyncio.to_thread(runtime.start)
+    await asyncio.to_thread(simulated.start)
     status = await pod.status(short)
     assert (status.state, status.exit_code, status.reason) == (cri.CONTAINER_EXITED, 7, "Error")
     assert status.finished_at - status.started_at == 300 * 10**6
@@ -231,7 +225,7 @@ async def test_simulated_pods_continue_while_the_server_is_down(runtime: Embedde
     assert await pod.ready()
 
 
-async def test_a_scripted_crash_ends_the_server_once(runtime: Embedded, calls: BareCri) -> None:
+async def test_a_scripted_crash_ends_the_server_once(simulated: Embedded, calls: BareCri) -> None:
     pod = Pod(calls, {"web": {"restartRuntime": ["StartContainer"]}})
     await pod.run()
     container = await pod.create()
@@ -252,10 +246,10 @@ async def test_a_scripted_crash_ends_the_server_once(runtime: Embedded, calls: B
 
 
 async def test_the_runtime_restarts_at_the_scripted_time_and_its_pods_continue(
-    runtime: Embedded, calls: BareCri
+    simulated: Embedded, calls: BareCri
 ) -> None:
     def starts() -> int:
-        return runtime.log.read_text().count("embedded runtime at ")
+        return simulated.log.read_text().count("embedded runtime at ")
 
     before = starts()
     pod = Pod(calls, {})

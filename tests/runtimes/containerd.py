@@ -23,7 +23,7 @@ from tests.runtimes import claim, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
 from tests.runtimes.interruption import tell_until_interrupted
-from tests.runtimes.processes import Process
+from tests.runtimes.processes import Daemon, Process
 from tests.runtimes.require import Missing, cache_directory
 
 VERSIONS = ("1.6", "2.3", "2.4")
@@ -128,7 +128,7 @@ def installed(version: str) -> Release:
     return Release(found[1], programs)
 
 
-class Containerd:
+class Containerd(Daemon):
     """One running containerd in a directory of its own. `close` removes every trace of it, as does `with`.
 
     With `gates`, tests can hold or refuse what it asks of CNI and runc; without, it calls them directly, and costs what
@@ -139,7 +139,6 @@ class Containerd:
         self._claim = owned
         self._release = release
         self._within = tuple(within)
-        self._daemon: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.version = release.version
         self.series = ".".join(release.version.split(".")[:2])
@@ -185,9 +184,9 @@ class Containerd:
     @property
     def pid(self) -> int:
         """The daemon's process id; raises RuntimeError while it is down."""
-        if self._daemon is None:
+        if self._process is None:
             raise RuntimeError(f"{self.name} is not running")
-        return self._daemon.pid
+        return self._process.pid
 
     @property
     def gates(self) -> Gates:
@@ -210,19 +209,7 @@ class Containerd:
         program = str(self._release.programs / "containerd")
         command = (*self._within, program, "--config", str(self.directory / "config.toml"))
         environment = {"PATH": f"{self._release.programs}:{os.environ['PATH']}"}
-        self._daemon = daemons.launch(self.name, command, self.endpoint, self.log, environment, patience)
-
-    def kill(self) -> None:
-        """SIGKILL the daemon; shims and containers live on."""
-        if self._daemon is not None:
-            self._daemon.kill()
-            self._daemon.wait()
-            self._daemon = None
-
-    def restart(self) -> None:
-        """SIGKILL the daemon and start it again."""
-        self.kill()
-        self.start()
+        self._process = daemons.launch(self.name, command, self.endpoint, self.log, environment, patience)
 
     def ctr(self, *arguments: str | Path) -> str:
         """Run `ctr` in the namespace of Kubernetes and return its output; raises CalledProcessError."""
@@ -234,12 +221,6 @@ class Containerd:
         self.kill()
         leftovers.clear(self.directory)
         self._claim.remove()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _lay_out(self, *, gates: bool) -> None:
         """Write the configuration, the network and the programs that containerd calls."""

@@ -22,7 +22,7 @@ from tests.runtimes import claim, crio_leftovers, daemons, leftovers, network
 from tests.runtimes import images as image_store
 from tests.runtimes.gates import Gates, install
 from tests.runtimes.interruption import tell_until_interrupted
-from tests.runtimes.processes import Process
+from tests.runtimes.processes import Daemon, Process
 from tests.runtimes.require import Missing, cache_directory
 
 VERSION = "1.34.0"
@@ -138,7 +138,7 @@ def installed() -> Release:
     return Release(found[1], programs, Path(shutil.which("conmon") or "conmon"))
 
 
-class Crio:
+class Crio(Daemon):
     """One running CRI-O in a directory of its own. `close` removes every trace of it, as does `with`.
 
     With `gates`, tests can hold or refuse what it asks of CNI and runc.
@@ -150,7 +150,6 @@ class Crio:
     def __init__(self, release: Release, owned: claim.Claim, *, gates: bool = True) -> None:
         self._claim = owned
         self._release = release
-        self._daemon: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.version = release.version
         self.series = ".".join(release.version.split(".")[:2])
@@ -192,9 +191,9 @@ class Crio:
     @property
     def pid(self) -> int:
         """The daemon's process id; raises RuntimeError while it is down."""
-        if self._daemon is None:
+        if self._process is None:
             raise RuntimeError("CRI-O is not running")
-        return self._daemon.pid
+        return self._process.pid
 
     @property
     def gates(self) -> Gates:
@@ -220,31 +219,13 @@ class Crio:
             *("--registries-conf-dir", self.directory / "registries.conf.d"),
         ]
         environment = _storage_environment(self.directory)
-        self._daemon = daemons.launch("CRI-O", command, self.endpoint, self.log, environment, patience)
-
-    def kill(self) -> None:
-        """SIGKILL the daemon; conmons and containers live on."""
-        if self._daemon is not None:
-            self._daemon.kill()
-            self._daemon.wait()
-            self._daemon = None
-
-    def restart(self) -> None:
-        """SIGKILL the daemon and start it again."""
-        self.kill()
-        self.start()
+        self._process = daemons.launch("CRI-O", command, self.endpoint, self.log, environment, patience)
 
     def close(self) -> None:
         """End everything that this CRI-O runs and remove every trace of it."""
         self.kill()
         crio_leftovers.clear(self.directory)
         self._claim.remove()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _lay_out(self, *, gates: bool) -> None:
         """Write the configuration, the network and the programs that CRI-O calls."""

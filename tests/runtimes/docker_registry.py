@@ -17,11 +17,11 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, Image, images, write_archive
+from tests.runtimes.processes import Daemon
 from tests.runtimes.require import Missing
 
 _CONFIG = """
@@ -34,7 +34,7 @@ auth: {{htpasswd: {{realm: tests, path: {directory}/htpasswd}}}}
 _READY_SECONDS = 20.0
 
 
-class DockerRegistry:
+class DockerRegistry(Daemon):
     """One registry in a directory of its own, on a port that it keeps over restarts."""
 
     def __init__(self, directory: Path, *, user: str, password: str) -> None:
@@ -44,7 +44,6 @@ class DockerRegistry:
                 raise Missing(f"{program} is not installed")
         self._directory = directory
         self._account = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
         made = subprocess.run(["htpasswd", "-nBi", user], input=password.encode(), capture_output=True, check=True)
         (directory / "htpasswd").write_bytes(made.stdout)
@@ -69,21 +68,11 @@ class DockerRegistry:
                 raise AssertionError((self._directory / "log").read_text())
             time.sleep(0.05)
 
-    def kill(self) -> None:
-        """Kill it, if it runs."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
     def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.kill()
+    close = Daemon.kill
 
     def push(self, image: Image, repository: str, tag: str) -> str:
         """Push an image with plain HTTP; return its manifest's digest."""

@@ -16,7 +16,7 @@ import grpc
 from tests.patience import PATIENCE
 from tests.runtimes import claim, embedded_leftovers, images, leftovers
 from tests.runtimes.embedded_gates import SpawnerGates
-from tests.runtimes.processes import Process
+from tests.runtimes.processes import Daemon, Process
 from tests.runtimes.require import Missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,7 @@ IMAGES = (images.BUSYBOX, images.BUSYBOX_2, images.HTTPD, images.NOBODY, images.
 """The names of the images that the tests' containerds have; here, each stands for the host's own programs."""
 
 
-class Embedded:
+class Embedded(Daemon):
     """One running server of the embedded runtime. `close` removes every trace of it, as does `with`.
 
     It needs neither root nor anything installed. `options` go to `python -m syncpod.runtime` besides; `programs` is a
@@ -42,7 +42,6 @@ class Embedded:
         self._environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"} if programs else dict(os.environ)
         self._options = options
         self._within = within
-        self._server: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.state_dir = self.directory / "state"
         self.socket = self.directory / "cri.sock"
@@ -89,9 +88,9 @@ class Embedded:
     @property
     def pid(self) -> int:
         """The server's process id; raises RuntimeError while it is down."""
-        if self._server is None:
+        if self._process is None:
             raise RuntimeError("the embedded runtime is not running")
-        return self._server.pid
+        return self._process.pid
 
     @property
     def gates(self) -> SpawnerGates:
@@ -111,7 +110,7 @@ class Embedded:
         """Start the server and wait until it reports that it is ready."""
         command = [*self._within, sys.executable, "-m", "syncpod.runtime", "--state-dir", str(self.state_dir)]
         with self.log.open("ab") as log:
-            self._server = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [*command, "--socket", str(self.socket), *self._options],
                 cwd=ROOT,
                 env=self._environment,
@@ -122,7 +121,7 @@ class Embedded:
             )
         deadline = time.monotonic() + patience
         while not self._ready():
-            if self._server.poll() is not None or time.monotonic() > deadline:
+            if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the embedded runtime did not become ready; its log:\n{self._log_end()}")
             time.sleep(0.02)
 
@@ -134,25 +133,14 @@ class Embedded:
         """Signal the server and return its exit code (None if it was down); supervisors and containers live on."""
         return self._end(by)
 
-    def restart(self) -> None:
-        """SIGKILL the server and start it again."""
-        self.kill()
-        self.start()
-
     def close(self) -> None:
         """End everything that this server runs and remove every trace of it."""
         self.kill()
         embedded_leftovers.clear(self.directory)
         self._claim.remove()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _end(self, number: int) -> int | None:
-        server, self._server = self._server, None
+        server, self._process = self._process, None
         if server is None:
             return None
         server.send_signal(number)

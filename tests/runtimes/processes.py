@@ -1,12 +1,14 @@
-"""Processes of this machine, found by their exact arguments and ended by their ids."""
+"""Processes of this machine: daemons of a test, and others, found by their exact arguments and ended by their ids."""
 
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tests.patience import PATIENCE
 
@@ -63,3 +65,40 @@ def kill(pids: Iterable[int], *, patience: float = PATIENCE) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"still running after SIGKILL: {sorted(waiting)}")
         time.sleep(0.02)
+
+
+class Closing:
+    """A part of a test that is closed at the end of a `with` block."""
+
+    def close(self) -> None:
+        """End it, and remove every trace of it."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Daemon(Closing):
+    """A daemon that a test starts, kills, and starts again."""
+
+    _process: subprocess.Popen[bytes] | None = None
+    """None = it does not run."""
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """SIGKILL it, if it runs; what it has started lives on."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """SIGKILL it, and start it again."""
+        self.kill()
+        self.start()

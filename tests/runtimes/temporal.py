@@ -16,7 +16,7 @@ from typing import Self
 from syncpod.cli.machine import dev_server
 from tests.patience import PATIENCE
 from tests.runtimes import claim
-from tests.runtimes.processes import kill, processes
+from tests.runtimes.processes import Daemon, kill, processes
 from tests.runtimes.require import Missing
 
 
@@ -28,7 +28,7 @@ def temporal_program() -> Path:
         raise Missing(str(missing)) from None
 
 
-class DevServer:
+class DevServer(Daemon):
     """One running dev server with its web UI, on free ports of the loopback. `close` ends it, as does `with`."""
 
     namespace = dev_server.NAMESPACE
@@ -36,7 +36,6 @@ class DevServer:
     def __init__(self, owned: claim.Claim, *, synced: bool) -> None:
         self._claim = owned
         self._synced = synced
-        self._process: subprocess.Popen[bytes] | None = None
         self.directory = owned.directory
         self.db = self.directory / "temporal.db"
         self.log = self.directory / "temporal.log"
@@ -98,28 +97,10 @@ class DevServer:
         if is_new:
             dev_server.drop_costly_indexes(self.db)
 
-    def kill(self) -> None:
-        """SIGKILL the server; its database stays."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def restart(self) -> None:
-        """SIGKILL the server and start it again on the same ports, with the same database."""
-        self.kill()
-        self.start()
-
     def close(self) -> None:
         """End the server and remove its directory."""
         self.kill()
         self._claim.remove()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _serves(self) -> bool:
         """Query by HTTP, since the `temporal` program needs a quarter of a second of CPU time."""

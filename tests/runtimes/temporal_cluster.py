@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from tests.runtimes import claim, postgresql
 from tests.runtimes.postgresql import PostgreSQL
-from tests.runtimes.processes import kill, processes
+from tests.runtimes.processes import Closing, Daemon, kill, processes
 from tests.runtimes.require import Missing, cache_directory
 from tests.runtimes.temporal import free_ports
 
@@ -48,7 +48,7 @@ def server_programs() -> Path:
     return directory
 
 
-class Server:
+class Server(Daemon):
     """One Temporal server with some roles, on ports that it keeps."""
 
     def __init__(self, programs: Path, directory: Path, database: PostgreSQL, roles: tuple[str, ...]) -> None:
@@ -63,7 +63,6 @@ class Server:
         self._rpc = dict(zip(ROLES, ports[: len(ROLES)], strict=True))
         self.port = self._rpc["frontend"]
         self.address = f"127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
         members = dict(zip(ROLES, ports[len(ROLES) :], strict=True))
         self._config.write_text(json.dumps(self._settings(database, members), indent=1))
         self._config.chmod(0o600)
@@ -179,13 +178,6 @@ class Server:
             self._process.wait()
             self._process = None
 
-    def kill(self) -> None:
-        """Kill it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
     def _listens(self) -> bool:
         for role in self.roles:
             if role != "worker":  # it has none
@@ -202,7 +194,7 @@ class Server:
         return False
 
 
-class TemporalCluster:
+class TemporalCluster(Closing):
     """PostgreSQL and two servers, with the namespace. `close` ends all and removes every trace, as does `with`."""
 
     def __init__(self, owned: claim.Claim, parts: Mapping[str, tuple[str, ...]], programs: Path) -> None:
@@ -268,12 +260,6 @@ class TemporalCluster:
             server.kill()
         self.database.close()
         self._claim.remove()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _script(self, name: str, *programs: Path, **settings: str) -> None:
         path = ":".join(map(str, (*programs, Path(sys.executable).parent, os.environ["PATH"])))

@@ -12,6 +12,7 @@ from typing import Any, Protocol, Self
 
 from tests.agent.waiting import until
 from tests.fork_server import start_worker
+from tests.runtimes.processes import Closing
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.temporal import DevServer
 
@@ -29,7 +30,7 @@ class Process(Protocol):
     def kill(self) -> None: ...
 
 
-class NodeProcess:
+class NodeProcess(Closing):
     """A worker. `stop` or `kill` ends it; `close` makes sure of that."""
 
     def __init__(
@@ -100,12 +101,6 @@ class NodeProcess:
         self._process.wait()
 
     close = kill
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def forked(directory: Path, *arguments: str, **more: Any) -> NodeProcess:
