@@ -100,7 +100,7 @@ async def serve(answer: Serve, callers: Callers, listening: socket.socket) -> No
     server = _CountedServer(answer, callers)
     accepting = take_crowds(await asyncio.get_running_loop().create_server(server, sock=listening))
     try:
-        await accepting.serve_forever()
+        await asyncio.get_running_loop().create_future()  # `serve_forever` would wait for silent clients at its end
     finally:
         accepting.close()
         await server.shutdown(_GRACE_SECONDS)
