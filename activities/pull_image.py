@@ -16,8 +16,8 @@ from activities.images.presence import (
     missing_images,
     needed_images,
     reference_of,
+    report_present,
     said_of_machine,
-    say_present,
 )
 from activities.images.progress import watched
 from activities.node.clock import monotonic
@@ -102,7 +102,7 @@ async def _is_enough(attempt: StepAttempt, request: PullImage, needed: NeededIma
     found = None if needed.policy == "Always" else await look_at_image(attempt, request.pod, needed)
     if found is None:
         return False
-    say_present(attempt, needed, found)
+    report_present(attempt, needed, found)
     return True
 
 

@@ -15,7 +15,7 @@ from activities.containers.noted_starts import forget_start, note_hook_ended, no
 from activities.containers.quick_end import read_once_started
 from activities.containers.removal import remove_dead, remove_given_up, remove_unstarted
 from activities.containers.unanswered_start import end_noted
-from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, say_present
+from activities.images.presence import FoundImages, container_of, look_at_images, needed_images, report_present
 from activities.node.hooks import carry_out_hook, hook_target
 from activities.node.metrics import count_failed_start, count_start
 from activities.pipelining import take_ahead
@@ -293,7 +293,7 @@ class _Start:
         self._has_said_found = True
         for needed in needed_images(self.request.pod, self.container):
             if needed.policy != "Always":
-                say_present(self.attempt, needed, None if needed.volume else self.image)
+                report_present(self.attempt, needed, None if needed.volume else self.image)
 
     async def _check_stop_signal(self, container_id: str) -> None:
         """Remove the container again if the runtime has silently dropped its stop signal. Raises PodFault.

@@ -43,17 +43,17 @@ async def discard(attempt: StepAttempt, container_id: str) -> bool:
         await attempt.node.cri.discard_task(container_id)
     except (NotFound, Unimplemented):
         return False
-    _say(attempt, f"Killed a task of {container_id} of an interrupted start, which the runtime listed as ended")
+    _report(attempt, f"Killed a task of {container_id} of an interrupted start, which the runtime listed as ended")
     return True
 
 
-def say_killed(attempt: StepAttempt, pids: Collection[int]) -> None:
+def report_killed(attempt: StepAttempt, pids: Collection[int]) -> None:
     """Report the processes that were found in the pod's cgroup after its end, and killed."""
     if pids:
         named = ", ".join(map(str, pids))
-        _say(attempt, f"Killed processes that interrupted starts had left in the pod's cgroup: {named}")
+        _report(attempt, f"Killed processes that interrupted starts had left in the pod's cgroup: {named}")
 
 
-def _say(attempt: StepAttempt, message: str) -> None:
+def _report(attempt: StepAttempt, message: str) -> None:
     activity.logger.warning("%s", message)
     attempt.events.append(warning("LeftoverKilled", message))

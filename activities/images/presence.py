@@ -181,7 +181,7 @@ def reference_of(needed: NeededImage) -> str:
         raise image_fault(Fault.INVALID_IMAGE_NAME, message, needed, event) from invalid
 
 
-def say_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
+def report_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
     """Emit the event that the image was present and nothing was pulled; `image` is None if its status was not read."""
     if image is not None and image.stands_for_machine:
         message = said_of_machine(needed.image)

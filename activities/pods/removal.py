@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 
-from activities.containers.lost_instances import say_killed
+from activities.containers.lost_instances import report_killed
 from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import free_resources
 from activities.pods.life_end import leave_tombstone
@@ -121,5 +121,5 @@ async def _without_lost_processes(attempt: StepAttempt, remove: Callable[[], Awa
         )
         if any(others):
             raise
-        say_killed(attempt, await asyncio.to_thread(kill_pod_cgroup, node.context, uid))
+        report_killed(attempt, await asyncio.to_thread(kill_pod_cgroup, node.context, uid))
         await remove()

@@ -99,15 +99,15 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
             looked = now
             if self._beaten != beaten:
                 if reported is not None:
-                    self._tell_end(reported, self._beaten - beaten)
+                    self._report_end(reported, self._beaten - beaten)
                 beaten, since, late, reported = self._beaten, _times(self._native_id), 0.0, None
                 continue
             times, silent = _times(self._native_id), now - beaten - self._beat_seconds
             held_up = held_up_seconds(silent, times.queued - since.queued, late)
             if held_up >= self._stalled_seconds and (reported is None or held_up >= 2 * reported.seconds):
-                reported = self._tell(held_up, times.ran - since.ran)
+                reported = self._report(held_up, times.ran - since.ran)
 
-    def _tell(self, held_up: float, ran: float) -> LoopStall:
+    def _report(self, held_up: float, ran: float) -> LoopStall:
         """Report the stall and the stack, in the log and on disk."""
         stall = LoopStall(
             since=datetime.now(UTC) - timedelta(seconds=held_up),
@@ -124,7 +124,7 @@ class LoopWatchdog(AbstractContextManager["LoopWatchdog"]):
         self._write(stall)
         return stall
 
-    def _tell_end(self, reported: LoopStall, seconds: float) -> None:
+    def _report_end(self, reported: LoopStall, seconds: float) -> None:
         log.warning("the event loop runs again after %.0f s", seconds)
         self._write(reported.model_copy(update={"seconds": round(seconds, 1), "over": True}))
 

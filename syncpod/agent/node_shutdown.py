@@ -106,7 +106,7 @@ class NodeShutdown:
         self._news = asyncio.Event()
         self._lock: int | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._said = ""
+        self._warned = ""
         self.has_tried = asyncio.Event()
         """Set after the first try to delay shutdowns, whether it succeeded or not."""
         self.is_under_way = False
@@ -137,20 +137,20 @@ class NodeShutdown:
                 elif not begun:
                     await self._take_lock(logind)
                 log.info("the machine's shutdown waits up to %d s for pods", total_seconds(self._periods))
-                self._said = ""
+                self._warned = ""
                 self.has_tried.set()
                 while (begins := await logind.shutdowns.get()) is not None:
                     await self._changed(logind, begins=begins)
-            self._say("the system bus has closed the connection")
+            self._warn("the system bus has closed the connection")
         except NoLogind as error:
-            self._say(str(error))
+            self._warn(str(error))
         finally:
             self.has_tried.set()
 
-    def _say(self, why: str) -> None:
-        if why != self._said:
+    def _warn(self, why: str) -> None:
+        if why != self._warned:
             log.warning("the machine's shutdown does not wait for pods: %s", why)
-        self._said = why
+        self._warned = why
 
     async def _take_lock(self, logind: Logind) -> None:
         """Take a new inhibitor lock, then release the previous one. Raises NoLogind."""
@@ -218,7 +218,7 @@ class NodeShutdown:
         meta = pod.metadata
         while True:
             try:
-                if not await self._tell(period, pod, source):
+                if not await self._send_end(period, pod, source):
                     return
                 break
             except (RPCError, ApplicationError) as error:
@@ -228,7 +228,7 @@ class NodeShutdown:
             self._news.clear()
             await self._news.wait()
 
-    async def _tell(self, period: ShutdownPeriod, pod: Pod, source: str) -> bool:
+    async def _send_end(self, period: ShutdownPeriod, pod: Pod, source: str) -> bool:
         """Send a pod's workflow the order to end; return whether it is open. Raises RPCError, ApplicationError."""
         meta, grace = pod.metadata, grace_of(period, pod)
         log.info("pod %s/%s ends within %d s", meta.namespace, meta.name, grace)

@@ -96,12 +96,12 @@ class DirectoryWatch:
                 notices = os.read(self._descriptor, _ROOM)
             except BlockingIOError:
                 return found
-            change, gone = said(notices)
+            change, gone = parsed(notices)
             found = max(found, change)
             self._gone.update(dict.fromkeys(os.fsdecode(name) for name in gone if not name.startswith(b".")))
 
 
-def said(notices: bytes) -> tuple[DirectoryChange, tuple[bytes, ...]]:
+def parsed(notices: bytes) -> tuple[DirectoryChange, tuple[bytes, ...]]:
     """Return the change that a buffer of `struct inotify_event` reports, and the names of removed files.
 
     An overflow of the kernel's queue is a change that has begun.

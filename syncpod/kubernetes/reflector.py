@@ -108,7 +108,7 @@ class Reflector:
             try:
                 version = await self._list()
                 if not has_watch_failed:  # otherwise each list would clear the trouble of a watch that fails again
-                    self._tell("")
+                    self._log_trouble("")
                 is_watched = True
                 await self._watch(version)
             except (ClusterError, Unreachable, NotAList) as raised:
@@ -118,10 +118,10 @@ class Reflector:
                 continue
             if is_expired(error):
                 continue
-            self._tell(str(error))
+            self._log_trouble(str(error))
             await asyncio.sleep(backoff.next(error))
 
-    def _tell(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
             self.trouble = trouble
             if trouble:
@@ -178,7 +178,7 @@ class Reflector:
                 self._client.stream(self._path, params, seconds=BEGIN_SECONDS) as events,
             ):
                 async for event in events:
-                    self._tell("")
+                    self._log_trouble("")
                     self._take(event)
         except TimeoutError:
             raise Unreachable("the watch has not ended in time") from None

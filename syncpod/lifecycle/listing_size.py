@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from syncpod.lifecycle.observed import ObservedContainer
-from syncpod.lifecycle.start_errors import START_ERROR, said_shortly
+from syncpod.lifecycle.start_errors import START_ERROR, with_meaning
 from syncpod.pod.wire import shortened
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
@@ -53,5 +53,5 @@ def _cut(container: ObservedContainer, share: int) -> ObservedContainer:
     if message == container.message:
         return container
     if container.reason == START_ERROR:
-        message = said_shortly(container.message, message)
+        message = with_meaning(container.message, message)
     return container.model_copy(update={"message": message})

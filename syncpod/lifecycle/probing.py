@@ -127,7 +127,7 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
     return replace(counted, result=answer, on_hold=holds, settled=True, run=0 if holds else run)
 
 
-def says_something(before: ProbeState, after: ProbeState) -> bool:
+def is_news(before: ProbeState, after: ProbeState) -> bool:
     """Say whether to signal the pod's workflow: the result has changed, or first answers confirm the assumed failure.
 
     So the workflow receives at least once why a container does not become ready.

@@ -48,7 +48,7 @@ def failed_start(message: str) -> FailedStart:
     return "cut off" if cut_off or message.startswith(_NOTHING_TO_START_IN) else "refused"
 
 
-def said_shortly(message: str, short: str) -> str:
+def with_meaning(message: str, short: str) -> str:
     """Return `short`, the cut `message` of a `StartError`, if it keeps the meaning; else a phrase with that meaning."""
     meaning = failed_start(message)
     return short if failed_start(short) == meaning else _SIGNS[meaning]

@@ -113,7 +113,7 @@ class Containers:
             finally:
                 runtime.containers.release(name)
             raise
-        self._tell(container, api_pb2.CONTAINER_CREATED_EVENT)
+        self._publish(container, api_pb2.CONTAINER_CREATED_EVENT)
         return container
 
     def _checked_cgroup(
@@ -202,7 +202,7 @@ class Containers:
             finally:
                 container.starting = False
             self._runs(container, process)
-        self._tell(container, api_pb2.CONTAINER_STARTED_EVENT)
+        self._publish(container, api_pb2.CONTAINER_STARTED_EVENT)
 
     def _end_of_failed_start(self, container: Container, error: Exception, sentence: str) -> Exited:
         """Return the end of a container whose start failed: with its own exit code if it has run all the same.
@@ -274,7 +274,7 @@ class Containers:
         container.listed_anew()
         # No event for a container that never ran, as in containerd: the caller gets the error.
         if exited.reason != "StartError":
-            self._tell(container, api_pb2.CONTAINER_STOPPED_EVENT)
+            self._publish(container, api_pb2.CONTAINER_STOPPED_EVENT)
         self._begin_closing(container)
 
     async def _write_end_later(self, container: Container, exited: Exited) -> None:
@@ -365,7 +365,7 @@ class Containers:
             store.forget(directory)
             self._runtime.containers.discard(container)
             del container.sandbox.containers[container.id]
-            self._tell(container, api_pb2.CONTAINER_DELETED_EVENT)
+            self._publish(container, api_pb2.CONTAINER_DELETED_EVENT)
             await remove_directory(self._runtime, directory)
             if container.root:
                 self._runtime.collect_roots()
@@ -458,7 +458,7 @@ class Containers:
         else:
             self._runs(container, found)
 
-    def _tell(self, container: Container, kind: api_pb2.ContainerEventType) -> None:
+    def _publish(self, container: Container, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime
         runtime.events.publish(lambda: event(runtime, container.id, container.sandbox, kind))
 

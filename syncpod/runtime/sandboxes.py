@@ -101,8 +101,8 @@ class Sandboxes:
             raise
         sandbox = self._add(id, facts, config)
         self._runs(sandbox, pause)
-        self._tell(sandbox, api_pb2.CONTAINER_CREATED_EVENT)
-        self._tell(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
+        self._publish(sandbox, api_pb2.CONTAINER_CREATED_EVENT)
+        self._publish(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
 
     async def _undo(self, directory: Path, pause: Process | None, name: str, address: str) -> None:
         """Kill and remove an unfinished sandbox. After any failure its name and address are free."""
@@ -179,7 +179,7 @@ class Sandboxes:
     def _ended(self, sandbox: Sandbox) -> None:
         sandbox.pause = None
         sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_NOTREADY)
-        self._tell(sandbox, api_pb2.CONTAINER_STOPPED_EVENT)
+        self._publish(sandbox, api_pb2.CONTAINER_STOPPED_EVENT)
 
     # --- stop and remove ----------------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Sandboxes:
             sandbox.removing = True
             self._runtime.sandboxes.discard(sandbox)
             self._addresses.discard(sandbox.address)
-            self._tell(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
+            self._publish(sandbox, api_pb2.CONTAINER_DELETED_EVENT)
             await remove_directory(self._runtime, directory)
 
     async def _remove_cgroup(self, sandbox: Sandbox) -> None:
@@ -296,7 +296,7 @@ class Sandboxes:
             sandbox.entry = listing.with_state(sandbox.entry, api_pb2.SANDBOX_READY)
             self._runs(sandbox, found)
 
-    def _tell(self, sandbox: Sandbox, kind: api_pb2.ContainerEventType) -> None:
+    def _publish(self, sandbox: Sandbox, kind: api_pb2.ContainerEventType) -> None:
         runtime = self._runtime
         runtime.events.publish(lambda: event(runtime, sandbox.id, sandbox, kind))
 

@@ -101,7 +101,7 @@ async def prepared(
     The caller holds the node's lock. Raises CannotServe, NoServer, RPCError, CriError.
     """
     life, task_queue, address = lock.life, served.task_queue(settings.node), connection["target_host"]
-    _tell_who_commands(settings, address)
+    _log_unsigned(settings, address)
     prepare_memory(settings)
     runtime = await meet_runtime(settings, kept, endpoint, cri, awaited)
     keys = _keys(settings)
@@ -156,7 +156,7 @@ def _facts(settings: NodeSettings, runtime: RuntimeVersion, context: NodeContext
     )
 
 
-def _tell_who_commands(settings: NodeSettings, address: str) -> None:
+def _log_unsigned(settings: NodeSettings, address: str) -> None:
     """Log that anybody who reaches the Temporal server commands the node, unless commands are signed."""
     if settings.signed:
         return

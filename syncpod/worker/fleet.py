@@ -86,7 +86,7 @@ async def serve(
     while not stop.is_set():
         async with make_worker(served, client, access, sealing):
             if not is_logged:
-                _tell(served, connection, client)
+                _announce(served, connection, client)
                 is_logged = True
             await _either(stopped, until_away(client))
         if not stop.is_set():
@@ -94,7 +94,7 @@ async def serve(
             await _either(stopped, until_back(client))
 
 
-def _tell(served: ServedByFleet, connection: ClientConnectConfig, client: Client) -> None:
+def _announce(served: ServedByFleet, connection: ClientConnectConfig, client: Client) -> None:
     sys.stdout.write(
         f"fleet worker ready: Temporal {connection['target_host']} namespace {client.namespace}, "
         f"task queue {served.task_queue}\n"

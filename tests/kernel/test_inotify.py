@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.kernel import inotify
-from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch, said
+from syncpod.kernel.inotify import DirectoryChange, DirectoryWatch, parsed
 
 PATIENCE = 60.0
 
@@ -87,12 +87,12 @@ async def test_a_change_wakes_who_waits(directory: Path, watch: DirectoryWatch) 
 
 def test_a_queue_that_has_overflowed_is_a_change() -> None:
     overflowed = struct.pack("=iIII", -1, 0x4000, 0, 0)
-    assert said(overflowed) == (DirectoryChange.BEGUN, ())
+    assert parsed(overflowed) == (DirectoryChange.BEGUN, ())
     named = struct.pack("=iIII", 1, inotify.IN_MOVED_TO, 0, 16) + b"\xff".ljust(16, b"\0")
-    assert said(overflowed + named + overflowed) == (DirectoryChange.COMPLETE, ())
+    assert parsed(overflowed + named + overflowed) == (DirectoryChange.COMPLETE, ())
     gone = struct.pack("=iIII", 1, inotify.IN_DELETE, 0, 16) + b"\xff".ljust(16, b"\0")
-    assert said(gone + gone) == (DirectoryChange.GONE, (b"\xff", b"\xff"))
-    assert said(gone + overflowed + gone)[0] is DirectoryChange.BEGUN
+    assert parsed(gone + gone) == (DirectoryChange.GONE, (b"\xff", b"\xff"))
+    assert parsed(gone + overflowed + gone)[0] is DirectoryChange.BEGUN
 
 
 async def test_files_that_were_removed_or_moved_away_are_named_once(directory: Path, watch: DirectoryWatch) -> None:

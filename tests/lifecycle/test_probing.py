@@ -17,8 +17,8 @@ from syncpod.lifecycle.probing import (
     answered,
     first_failures,
     first_state,
+    is_news,
     period_seconds,
-    says_something,
     timeout_seconds,
     waits_for_start,
 )
@@ -118,15 +118,15 @@ def test_a_first_failure_is_reported_even_if_failure_was_assumed() -> None:
     probe, state, said = Probe(failure_threshold=2), first_state("readiness"), []
     for answer in ("failure", "failure", "failure", "success", "failure", "failure"):
         before, state = state, answered(state, probe, answer)
-        said.append(says_something(before, state))
+        said.append(is_news(before, state))
     assert said == [False, True, False, True, False, True]
     known = first_state("readiness", "failure")
-    assert not says_something(known, answered(answered(known, probe, "failure"), probe, "failure"))
+    assert not is_news(known, answered(answered(known, probe, "failure"), probe, "failure"))
 
 
 def test_a_first_liveness_success_is_not_reported() -> None:
     before = first_state("liveness")
-    assert not says_something(before, answered(before, Probe(), "success"))
+    assert not is_news(before, answered(before, Probe(), "success"))
 
 
 def test_failures_are_reported_at_the_first_and_at_each_power_of_ten() -> None:

@@ -184,7 +184,7 @@ def test_a_container_that_had_ended_before_the_node_decided_to_end_it_has_ended_
     ended = exited("app", 6).model_copy(update={"finished_at": NOW - timedelta(minutes=1)})
     after = listing(3, *(() if is_removed else (ended,))).model_copy(update={"observed_at": NOW})
     stopped = (ended.exit,) if is_removed and ended.exit is not None else ()
-    observing.tell_stopped(state, stopped, after, NOW + timedelta(seconds=1))
+    observing.record_stopped(state, stopped, after, NOW + timedelta(seconds=1))
     observing.observe(state, after, NOW + timedelta(seconds=1))
     told = [line for line in state.history if line.kind == "exit"]
     is_of_its_end = cause in (KillCause.SANDBOX, KillCause.STATE_LOST, KillCause.LOST_FOR_GOOD)

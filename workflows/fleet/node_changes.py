@@ -375,7 +375,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
         state.note_all()
     before = state.presence
     if state.joined is not None and state.set_presence("Ready" if state.report.ready else "NotReady", now):
-        _say_presence(state, before, now)
+        _record_presence(state, before, now)
     answered = {each.key: each for each in answer.pods}
     gone = {each.key for each in answer.gone}
     if answer.present is not None:
@@ -449,7 +449,7 @@ def fell_silent(state: FleetNodeState, now: datetime) -> None:
         state.event(now, "Warning", "NodeNotReady", text)
 
 
-def _say_presence(state: FleetNodeState, before: str, now: datetime) -> None:
+def _record_presence(state: FleetNodeState, before: str, now: datetime) -> None:
     why = "; ".join(each.message for each in state.report.conditions if each.type == "Ready" and not state.report.ready)
     kind, reason = ("Normal", "NodeReady") if state.report.ready else ("Warning", "NodeNotReady")
     text = f"the node is {state.presence}; it was {before}" + (f": {why}" if why else "")

@@ -124,7 +124,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
     state.sources[signal.source] = Source(reported_at=now, pods=pods)
     for key in _changed(before.pods, pods):
         state.backoff = backoff.forget(state.backoff, key)  # a new or changed pod is tried at once
-    _say_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
+    _record_duplicates(state, signal.source, pods.keys() - before.pods.keys(), now)
     state.forget_documents()
 
 
@@ -229,7 +229,7 @@ def wanted_by(
     return key, Wanted(uid=uid, digest=says, document=document, size=len(text), seen=now)
 
 
-def _say_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
+def _record_duplicates(state: NodeState, source: str, new: set[str], now: datetime) -> None:
     """Record an event for each new pod that another source names too, with the source that counts."""
     for key in sorted(new):
         others = [name for name in state.candidates(key) if name != source]
@@ -256,7 +256,7 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
     state.sources[FILE_SOURCE] = Source(reported_at=now, boot=signal.boot, pods=named)
     # An earlier version applied these pods by steps of the node's workflow.
     state.governed = {key: each for key, each in state.governed.items() if each.source != FILE_SOURCE}
-    _say_what_became(state, before, now)
+    _record_changes(state, before, now)
     for each in signal.gone:
         state.event(
             now,
@@ -266,11 +266,11 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
         )
     for problem in signal.problems:
         state.event(now, "Warning", "FailedManifest", problem)
-    _say_duplicates(state, FILE_SOURCE, new, now)
+    _record_duplicates(state, FILE_SOURCE, new, now)
     state.forget_documents()
 
 
-def _say_what_became(state: NodeState, before: Mapping[str, DesiredPod], now: datetime) -> None:
+def _record_changes(state: NodeState, before: Mapping[str, DesiredPod], now: datetime) -> None:
     """Record events for the changes of the manifests' pods since the last report, `before`."""
     for key, each in state.static.items():
         old = before.get(key, DesiredPod())
@@ -387,11 +387,11 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
         state.event(now, "Normal", "Starting", f"the worker of node {state.name} has started")
         if not signal.has_cluster_dns:
             state.event(now, "Warning", "MissingClusterDNS", NO_CLUSTER_DNS)
-    _say_outages(state, signal)
+    _record_outages(state, signal)
     state.status = signal
 
 
-def _say_outages(state: NodeState, signal: NodeStatus) -> None:
+def _record_outages(state: NodeState, signal: NodeStatus) -> None:
     """Record an event for the beginning and the end of each outage of the server that the last status did not name."""
     for outage in signal.outages[-OUTAGES_TOLD:]:
         if outage.begun is not None and outage.ended is not None and outage not in state.status.outages:

@@ -251,7 +251,7 @@ def forget_for_reset(state: PodState) -> None:
 # --- where record and runtime disagree --------------------------------------------------------------------------------
 
 
-def tell_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
+def record_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
     """Record an event, once per contradiction, if an instance's listing contradicts its record. Changes no decision.
 
     `before` is the whole view without that listing; a listing older than the view is ignored. Call this before the

@@ -38,7 +38,7 @@ def observe(state: PodState, listing: ObservedPod, now: datetime) -> None:
     state.observed = merge(state.observed, listing)
     containers = order_restarts(state.observed.containers)
     state.observed = state.observed.model_copy(update={"containers": containers})
-    facts.tell_disagreements(state, listed_before, listing, now)
+    facts.record_disagreements(state, listed_before, listing, now)
     _record_starts_and_exits(state, listing, now)
     facts.remember_what_went(state, before)
     _forget_what_went(state)
@@ -73,7 +73,7 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         state.record_exit(exit_)
         if known is not None or not _is_in_history(state, exit_):
             # The containers of an adopted pod may have ended long ago, and the earlier workflow may have reported it.
-            _tell_exit(state, exit_, at if state.adopting else now)
+            _record_exit(state, exit_, at if state.adopting else now)
         state.forget_stuck_kills()
 
 
@@ -160,7 +160,7 @@ def _forget_what_went(state: PodState) -> None:
     state.stopped_sandboxes = tuple(sandbox_id for sandbox_id in state.stopped_sandboxes if sandbox_id in there)
 
 
-def tell_stopped(state: PodState, stopped: tuple[Exit, ...], listing: ObservedPod, now: datetime) -> None:
+def record_stopped(state: PodState, stopped: tuple[Exit, ...], listing: ObservedPod, now: datetime) -> None:
     """Record in the history how containers ended that are removed already. No decision depends on these ends.
 
     A listing may have shown such an end before the removal, or may come late and show it after this call. `listing` was
@@ -188,7 +188,7 @@ def _note_exit(state: PodState, exit_: Exit, now: datetime) -> None:
     state.note(now, "exit", exit_.name, exit_.why, **about)
 
 
-def _tell_exit(state: PodState, exit_: Exit, now: datetime) -> None:
+def _record_exit(state: PodState, exit_: Exit, now: datetime) -> None:
     """Record which container ended, how, and why if we ended it, in the history and as an event, unlike the kubelet."""
     _note_exit(state, exit_, now)
     kind: EventType = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"

@@ -92,7 +92,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     if result.ended_before:
         observing.forget_needless_kill(state, step)
     _follow_numbers(state, step, result, now)
-    observing.tell_stopped(state, result.stopped, result.status, now)
+    observing.record_stopped(state, result.stopped, result.status, now)
     observing.observe(state, result.status, now)
     resizing.partly_applied(state, result.actuated)
     if result.missing_images is not None:

@@ -87,18 +87,18 @@ def initial_state(
             state = _continued(start, workflow_id)
         else:
             state, admission = _new(start, workflow_id, now, uuid4, task_queue, decisions)
-            _tell(state, admission, now, readoption_in(memo))
+            _record_origin(state, admission, now, readoption_in(memo))
     except (_Refused, PodInvalid) as wrong:
         if "restarted" in start:
             raise CannotBeginAnew(str(wrong)) from None
         return PodState(), str(wrong)
     state.decision_version = decisions
     if (replaced := restarted(start)) is not None:
-        _tell_restart(state, replaced, now)
+        _record_restart(state, replaced, now)
     return state, ""
 
 
-def _tell_restart(state: PodState, replaced: Restarted, now: datetime) -> None:
+def _record_restart(state: PodState, replaced: Restarted, now: datetime) -> None:
     """Record that the workflow was begun anew, and why."""
     state.event(now, "Warning", "WorkflowRestarted", replaced.sentence)
     state.note(now, "update", "workflow restarted", clipped(replaced.sentence))
@@ -206,7 +206,7 @@ def is_of_schedule(workflow_id: str) -> bool:
     return re.search(r"-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", workflow_id) is not None
 
 
-def _tell(state: PodState, admission: Admission, now: datetime, readoption: Readoption) -> None:
+def _record_origin(state: PodState, admission: Admission, now: datetime, readoption: Readoption) -> None:
     """Record how the pod came to this workflow: applied, adopted, or to be pruned."""
     meta = state.pod.metadata
     if not state.adopting:

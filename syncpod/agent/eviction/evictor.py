@@ -117,7 +117,7 @@ class Evictor:
         self._state = PressureState()
         self._pressure = pressure
         self._evicted: set[str] = set()
-        self._said = ""
+        self._warned = ""
 
     async def run(self) -> None:
         """Measure and act until cancelled; then cancel the reclaim functions under way.
@@ -137,16 +137,16 @@ class Evictor:
         """Measure and act once; return the pod that was evicted, None if there was none."""
         measured = await self._observations.measure()
         self._state, pressure = look(self._policy, self._state, measured.signals, time.monotonic())
-        self._tell(pressure)
+        self._take_pressure(pressure)
         if not pressure.thresholds:
-            self._said = ""
+            self._warned = ""
             return None
         first = pressure.thresholds[0]
         if await self._reclaimed(first.signal, measured):
             return None
         return await self._evict_one(first, pressure, measured)
 
-    def _tell(self, pressure: Pressure) -> None:
+    def _take_pressure(self, pressure: Pressure) -> None:
         before = self._pressure.conditions
         self._pressure.measured(pressure.conditions)
         if pressure.conditions != before:
@@ -163,7 +163,7 @@ class Evictor:
 
         Mirrors reclaimNodeLevelResources.
         """
-        self._say(f"EvictionThresholdMet: Attempting to reclaim {RESOURCES[signal]}")
+        self._warn(f"EvictionThresholdMet: Attempting to reclaim {RESOURCES[signal]}")
         only_logs = signal.startswith("nodefs") and measured.dedicated_images
         if RESOURCES[signal] not in ("ephemeral-storage", "inodes") or only_logs:
             return False
@@ -194,10 +194,10 @@ class Evictor:
         del self._reclaiming[place]
         task.result()
 
-    def _say(self, text: str) -> None:
-        if text != self._said:
+    def _warn(self, text: str) -> None:
+        if text != self._warned:
             log.warning("%s", text)
-        self._said = text
+        self._warned = text
 
     # --- evicting -----------------------------------------------------------------------------------------------------
 

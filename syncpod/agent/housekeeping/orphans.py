@@ -146,7 +146,7 @@ class Orphans:
             found[thing.id] = self._nameless(thing, judgement)
             if judgement.kill:
                 self._begin(found[thing.id], partial(self._end_nameless, thing))
-        self._say(found)
+        self._report(found)
         return self.found
 
     # --- evidence -----------------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Orphans:
         known = self._known.get(key)
         return known.since if known is not None and known.since is not None else datetime.now(UTC)
 
-    def _say(self, found: dict[str, Orphan]) -> None:
+    def _report(self, found: dict[str, Orphan]) -> None:
         for key, orphan in found.items():
             known = self._known.get(key)
             if known is None:

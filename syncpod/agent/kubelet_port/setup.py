@@ -69,7 +69,7 @@ def add_kubelet_port(
     is_served = settings.serves_kubelet_port and bool(addresses)
     if settings.serves_kubelet_port and not is_served:
         log.warning("the node has no address, so the cluster cannot reach the kubelet's port: no logs, exec or metrics")
-    _tell_what_is_open(access, settings.kubelet_port if is_served else 0)
+    _log_open_access(access, settings.kubelet_port if is_served else 0)
     authorities, whence = _client_authorities(settings, config)
     context = _tls(settings, node, authorities)
     door = PortPlace(addresses, settings.kubelet_port, context)
@@ -102,7 +102,7 @@ async def _run(port: KubeletPort, config: Kubeconfig | None, node: str, access: 
         await port.run(Guard(client, node, access))
 
 
-def _tell_what_is_open(access: PortAccess, number: int) -> None:
+def _log_open_access(access: PortAccess, number: int) -> None:
     """Log what unknown clients may do at the kubelet's port `number` (0 = none), and at the read-only port."""
     everything = "do everything in every container" if access.always_allow else "do what the API server lets them"
     if number and access.anonymous:

@@ -97,14 +97,14 @@ class EventWriter:
                 try:
                     await self._write(name, event)
                 except (ClusterError, Unreachable) as error:
-                    self._tell(str(error))
+                    self._log_trouble(str(error))
                     await asyncio.sleep(backoff.next(error))
                     continue
-                self._tell("")
+                self._log_trouble("")
                 if self._waiting.get(name) is event:  # else it has happened again meanwhile
                     del self._waiting[name]
 
-    def _tell(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             log.warning("events cannot be written to the cluster: %s", trouble)
         if self.trouble and not trouble:

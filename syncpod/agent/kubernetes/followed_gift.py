@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class FollowedGift:
     """The follower of one object for a single pod. All methods belong to one event loop."""
 
-    has_said: Final = True
+    has_logged_trouble: Final = True
     """True: the follower logs its trouble itself."""
 
     def __init__(

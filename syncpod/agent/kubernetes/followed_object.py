@@ -51,7 +51,7 @@ class FollowedObject:
         return self._trouble or self._reflector.trouble
 
     @property
-    def has_said(self) -> bool:
+    def has_logged_trouble(self) -> bool:
         """Whether the trouble is already logged here."""
         return bool(self._trouble)
 

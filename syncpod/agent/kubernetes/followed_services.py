@@ -78,7 +78,7 @@ class FollowedServices:
         return self._trouble or self._services.trouble
 
     @property
-    def has_said(self) -> bool:
+    def has_logged_trouble(self) -> bool:
         """Whether the trouble is already logged: it always is."""
         return True
 

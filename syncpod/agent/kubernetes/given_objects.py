@@ -54,7 +54,7 @@ class _Follower(Protocol):
     def trouble(self) -> str: ...
 
     @property
-    def has_said(self) -> bool: ...
+    def has_logged_trouble(self) -> bool: ...
 
     def keep_again(self) -> None: ...
 
@@ -200,7 +200,7 @@ class GivenObjects:
 
     def _complain(self) -> None:
         """Log why objects cannot be followed, in one line for all of them, if that has changed."""
-        said = {ref for ref, each in self._followed.items() if each.follower.has_said}
+        said = {ref for ref, each in self._followed.items() if each.follower.has_logged_trouble}
         troubles = {ref: why for ref, why in self.troubles().items() if ref not in said}
         ref = min(troubles, default=None)
         complaint = "" if ref is None else f"{ref} in namespace {ref.namespace}: {troubles[ref]}"

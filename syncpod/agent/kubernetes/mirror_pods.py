@@ -121,11 +121,11 @@ class MirrorPods:
         try:
             await self._reconcile(key)
         except (ClusterError, Unreachable, RPCError) as error:
-            self._tell(key, str(error))
+            self._log_trouble(key, str(error))
             self._look_again(key, self._backoffs[key].next(error))
         except Exception as error:  # a defect concerns one mirror, and must not stop the others
             log.exception("the mirror of static pod %s/%s cannot be made", *key)
-            self._tell(key, str(error))
+            self._log_trouble(key, str(error))
         else:
             self._troubles.pop(key, None)
             self._backoffs.pop(key, None)
@@ -133,7 +133,7 @@ class MirrorPods:
     def _look_again(self, key: ObjectKey, seconds: float) -> None:
         self._retries[key] = asyncio.get_running_loop().call_later(seconds, self._look, key)
 
-    def _tell(self, key: ObjectKey, trouble: str) -> None:
+    def _log_trouble(self, key: ObjectKey, trouble: str) -> None:
         if self._troubles.get(key) != trouble:
             log.warning("the cluster does not see static pod %s/%s as it is: %s", *key, trouble)
         self._troubles[key] = trouble

@@ -30,34 +30,34 @@ class NodeEvents:
 
     def starting(self, *, has_cgroup_v1: bool, limits_pods: bool) -> None:
         """Report that the node's worker starts, and with `limits_pods` that it limits all pods together."""
-        self._tell(node_changes.starting(has_cgroup_v1=has_cgroup_v1, limits_pods=limits_pods))
+        self._write(node_changes.starting(has_cgroup_v1=has_cgroup_v1, limits_pods=limits_pods))
 
     def shutdown(self, begins: bool) -> None:
         """Report that the machine shuts down, or that the shutdown was called off."""
-        self._tell(node_changes.shutdown(begins=begins))
+        self._write(node_changes.shutdown(begins=begins))
 
     def server(self, answers: bool) -> None:
         """Report that the node's Temporal server does not answer, or answers again."""
-        self._tell(node_changes.server(answers=answers))
+        self._write(node_changes.server(answers=answers))
 
     async def status(self) -> NodeStatus:
         """Return the node's own status, and report changes of its pressure conditions since the last call."""
         status = await self._status()
         now = {each.type: each.status for each in status.conditions}
-        self._tell(node_changes.pressures(self._name, self._before, now))
+        self._write(node_changes.pressures(self._name, self._before, now))
         self._before = now
         return status
 
     def written(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Take a change that the node has made to its own Node object."""
-        self._tell(node_changes.written(self._name, before, after))
+        self._write(node_changes.written(self._name, before, after))
 
     def seen(self, node: Mapping[str, Any]) -> None:
         """Take the cluster's current Node."""
-        self._tell(node_changes.scheduling(self._name, self._seen, node))
+        self._write(node_changes.scheduling(self._name, self._seen, node))
         self._seen = node
 
-    def _tell(self, changes: Sequence[NodeChange]) -> None:
+    def _write(self, changes: Sequence[NodeChange]) -> None:
         for each in changes:
             # An event's name is made from its time, so two events must not have the same time.
             at = self._last = max(datetime.now(UTC), self._last + timedelta(microseconds=1))

@@ -178,12 +178,12 @@ class StatusWriter:
                 if not isinstance(error, ClusterError | Unreachable):
                     log.exception("the status of pod %s/%s cannot be made", *key)
                 self._look_again(key, self._backoffs[key].next(error))
-                self._tell(str(error))
+                self._log_trouble(str(error))
                 return
         self._forget_failure(key)
-        self._tell(self.trouble if self._retries else "")
+        self._log_trouble(self.trouble if self._retries else "")
 
-    def _tell(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
             log.warning("statuses of pods cannot be written to the cluster: %s", trouble)
         self.trouble = trouble

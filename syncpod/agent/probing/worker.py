@@ -21,8 +21,8 @@ from syncpod.lifecycle.probing import (
     ProbeState,
     answered,
     first_failures,
+    is_news,
     period_seconds,
-    says_something,
     waits_for_start,
 )
 from syncpod.pod import Probe
@@ -153,7 +153,7 @@ class ProbeWorker:
         if answer.result == "failure":
             self.failures = self.failures.one_more(answer.text)
             self.failed_at = time.time()
-        if says_something(before, self.state):
+        if is_news(before, self.state):
             self._tell_of(Report(self.state.result, answer, self.failures))
         elif self.failures.is_due:
             self._tell_of(Report("unknown", answer, self.failures))
