@@ -107,7 +107,7 @@ def test_what_a_node_keeps_of_its_fleet_goes_and_the_fleets_own_keys_stay(tmp_pa
     prepare(state)
     membership_file(state).write_text("{}")
     keep_intent(state, Intent(fleet="f", node="n", generation=1))
-    Contact(state, clock=count(step=1000).__next__).heard()
+    Contact(state, clock=count(step=1000).__next__).note_contact()
     purge(state, tmp_path / "memory", others)
     assert not state.exists()
     prepare(state)
