@@ -43,12 +43,12 @@ def step_activity(node: Node, name: StepName, body: Body[Any] | None = None) -> 
 
 
 def step_body(name: StepName) -> Body[Any]:
-    """Return the function that carries out a step. Function and module in `activities` have the same name.
+    """Return the function that carries out a step. Function and module in `activities.verbs` have the same name.
 
     Raises ImportError, AttributeError if there is none.
     """
     verb = STEPS[name].module or name.value
-    body: Body[Any] = getattr(importlib.import_module(f"activities.{verb}"), verb)
+    body: Body[Any] = getattr(importlib.import_module(f"activities.verbs.{verb}"), verb)
     return body
 
 

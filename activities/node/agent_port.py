@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from syncpod.journal.records import Instance
-from syncpod.messages import ObservedPod
+from syncpod.messages import ObservedPod, StepName
 from syncpod.messages.identity import NodeFacts, PodRef
-from syncpod.messages.step_table import StepName
 from syncpod.messages.steps import StepEvent
 from syncpod.pod import Pod
 

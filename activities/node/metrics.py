@@ -8,7 +8,7 @@ from opentelemetry import metrics
 
 from activities.node.ledger import Trigger
 from syncpod.counters import counter_from_zero, each_of
-from syncpod.messages.step_table import StepName
+from syncpod.messages import StepName
 from syncpod.messages.steps import Fault
 from syncpod.pod import ContainerKind
 

@@ -2,8 +2,8 @@
 
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
 needs a member of `syncpod.lifecycle.actions.StepName`, its input in `syncpod.messages.steps`, a module of its name in
-`activities`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md lists
-what else it touches.
+`activities.verbs`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md
+lists what else it touches.
 
 Timeouts are the kubelet's for the calls of a step (cri-client, remote_runtime.go, v1.36), so no step is given up before
 its calls are. A call whose duration depends on a pod or a registry has no short timeout: the next attempt would only
@@ -17,7 +17,7 @@ from datetime import timedelta
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
-from syncpod.lifecycle.actions import StepName as StepName
+from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import (
     AllocateResources,
     CreateSandbox,
@@ -129,7 +129,8 @@ class StepSpec:
     """The first version of the decisions with this step (`syncpod.lifecycle.version`). A run with older decisions does
     not take the step, since its history has no such step."""
     module: str = ""
-    """The module in `activities`, and the function in it, that carries the step out; "" = they have the step's name."""
+    """The module in `activities.verbs`, and the function in it, that carries the step out; "" = they have the step's
+    name."""
     stage: Stage | None = None
     """The queue in which it waits if many pods start or end on its node; None if it never waits for other pods."""
 

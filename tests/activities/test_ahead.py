@@ -389,7 +389,7 @@ async def test_nothing_that_was_created_ahead_counts_as_a_start(
     bench: Bench, calls: Calls, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     counted: list[str] = []
-    monkeypatch.setattr("activities.start_container.count_start", counted.append)
+    monkeypatch.setattr("activities.verbs.start_container.count_start", counted.append)
     starts = await reported_late(bench, monkeypatch, tmp_path, "exit 3")
     await both(starts.begun())
     assert "create b: done" in calls.noted

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities import create_sandbox
 from activities.node.pod_record import note_pod
 from activities.pods import cgroup
+from activities.verbs import create_sandbox
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus, SandboxSummary

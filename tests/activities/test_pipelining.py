@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from activities import pipelining, start_container
+from activities import pipelining
 from activities.containers import quick_end
 from activities.images.presence import FoundImages
 from activities.node import first_steps
 from activities.preparing import Configured, Prepared, configure, prepare
 from activities.step_attempt import StepAttempt
+from activities.verbs import start_container
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import RuntimeFailure
 from syncpod.lifecycle.actions import StepName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.pull_image import elapsed
+from activities.verbs.pull_image import elapsed
 from syncpod.cri.errors import CriError, go_error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from unittest.mock import create_autospec
 import pytest
 from temporalio import activity
 
+import activities.verbs
 import workflows.pod
 from activities.node.context import Node
 from activities.registry import step_body, steps
@@ -58,7 +60,12 @@ def test_each_activity_has_the_types_of_the_step_table() -> None:
 def test_each_step_has_a_module_of_its_name_that_takes_its_input(name: StepName) -> None:
     body = step_body(name)
     assert list(get_type_hints(body).values())[1:] == [STEPS[name].input, StepResult]
-    assert (body.__module__, body.__name__) == (f"activities.{body.__name__}", STEPS[name].module or name.value)
+    assert (body.__module__, body.__name__) == (f"activities.verbs.{body.__name__}", STEPS[name].module or name.value)
+
+
+def test_each_module_of_verbs_belongs_to_a_step() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(activities.verbs.__path__)}
+    assert modules == {spec.module or name.value for name, spec in STEPS.items()}
 
 
 def test_each_step_of_the_table_is_used() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, assert_never
+from typing import Any
 
 from syncpod.lifecycle import backoff
 from syncpod.lifecycle.actions import StepName
@@ -24,6 +24,7 @@ from syncpod.messages.steps import (
     ResizePod,
     StartContainer,
     StepResult,
+    SyncVolumes,
 )
 from syncpod.pod import Pod
 from workflows.pod import holds, observing, repetition, resizing, verdicts
@@ -57,11 +58,9 @@ def _fold(state: PodState, step: Step, result: StepResult, started: datetime, no
             state.missing_images = (*state.missing_images, step.container)
         case Outcome.DONE | Outcome.ADOPTED:
             verdicts.take_back_rejection(state, step)
-            _done(state, step)
+            _done(state, step, result, now)
             if result.over and state.terminated:
                 state.removed = True
-            if isinstance(step.input, AllocateResources) and result.allocation is not None:
-                resizing.answered(state, step.input, result.allocation, now, outdated=step.outdated)
         case Outcome.NOT_BEGUN | Outcome.CANCELLED | Outcome.STOPPING:
             holds.uncount(state, step.container)
 
@@ -117,37 +116,34 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
     state.event(now, "Warning", "ListingsRenumbered", text)
 
 
-def _still_behind(state: PodState, step: Step) -> bool:
+def _still_behind(state: PodState, given: Pod) -> bool:
     """Say whether the pod's volumes are still out of date: the pod has changed since the step received it."""
-    given = getattr(step.input, "pod", None)
     return state.volumes_behind and given != state.allocated_pod
 
 
-def _done(state: PodState, step: Step) -> None:
-    """Remember what a successful step changes for the next decision."""
-    match step.name:
-        case StepName.START_CONTAINER | StepName.START_INIT_CONTAINER | StepName.START_EPHEMERAL_CONTAINER:
+def _done(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
+    """Remember what a successful step changes for the next decision, beside the view, which has its listing already."""
+    match step.input:
+        case StartContainer():
             state.waiting = _without(state.waiting, step.container)
             holds.uncount(state, step.container)
             state.missing_images = tuple(name for name in state.missing_images if name != step.container)
             resizing.started(state, step.container)
-        case StepName.PULL_IMAGE:
+        case PullImage():
             _pulled(state, step)
-        case StepName.KILL_POD:
-            _killed(state, step)
-        case StepName.CREATE_SANDBOX:
+        case KillPod(final=final):
+            _killed(state, final=final)
+        case CreateSandbox(pod=given):
             state.adopting = False
             state.waiting = {}
-            state.volumes_behind = _still_behind(state, step)
+            state.volumes_behind = _still_behind(state, given)
             resizing.sandbox_made(state)
-        case StepName.SYNC_VOLUMES:
-            state.volumes_behind = _still_behind(state, step)
-        case StepName.RESIZE_POD if isinstance(step.input, ResizePod):
-            resizing.applied(state, step.input)
-        case StepName.KILL_CONTAINER | StepName.REMOVE_CONTAINER | StepName.ALLOCATE_RESOURCES | StepName.RESIZE_POD:
-            pass  # the returned listing, or the node's answer, has all changes
-        case _:
-            assert_never(step.name)
+        case SyncVolumes(pod=given):
+            state.volumes_behind = _still_behind(state, given)
+        case ResizePod() as resize:
+            resizing.applied(state, resize)
+        case AllocateResources() as asked if result.allocation is not None:
+            resizing.answered(state, asked, result.allocation, now, outdated=step.outdated)
 
 
 def _pulled(state: PodState, step: Step) -> None:
@@ -160,12 +156,12 @@ def _pulled(state: PodState, step: Step) -> None:
     state.pulled = {**state.pulled, step.container: state.next_restart(step.container)}
 
 
-def _killed(state: PodState, step: Step) -> None:
+def _killed(state: PodState, *, final: bool) -> None:
     state.stopped_sandboxes = tuple(sandbox.id for sandbox in state.observed.sandboxes if not sandbox.ready)
     state.terminated = state.ending and not something_to_stop(state.observed, state.stopped_sandboxes)
     if not state.ending:
         state.kill_by = None
-    if isinstance(step.input, KillPod) and step.input.final:
+    if final:
         state.finished = True
 
 
