@@ -25,8 +25,8 @@ from temporalio.service import _BridgeServiceClient
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from syncpod.cli import console, deletion
-from syncpod.cli.commands import apply as apply_command
-from syncpod.cli.commands import up
+from syncpod.cli.actions import apply as apply_command
+from syncpod.cli.actions import up
 from syncpod.cli.commands.plan import print_plans
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from syncpod.cli.commands import attached_container
-from syncpod.cli.commands.debug_container import (
+from syncpod.cli.actions import attached_container
+from syncpod.cli.actions.debug_container import (
     PROFILES,
     CopyRequest,
     DebugRequest,

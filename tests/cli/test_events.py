@@ -14,7 +14,7 @@ from temporalio.client import Client
 
 from syncpod.api.views.events import PodEvent, by_time
 from syncpod.api.views.text import Columns
-from syncpod.cli.commands.events import lines
+from syncpod.cli.actions.events import lines
 from syncpod.cli.machine import own_journal
 from syncpod.cli.temporal import pod_reads, pod_source, pods
 from syncpod.journal.reading import PodRunRecords

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from syncpod.cli.commands import explain as explain_command
+from syncpod.cli.actions import explain as explain_command
 from syncpod.cli.commands.explain import read_moment
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.explanation import Clock, lines

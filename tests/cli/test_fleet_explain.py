@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import fleet_remote_commands
-from syncpod.cli.commands.fleet_explain import _explain_pod
+from syncpod.cli.actions.fleet_explain import explain_pod
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_placement, fleet_pods, fleet_workloads
 from syncpod.cli.view.without_pods import lines
@@ -56,12 +56,12 @@ async def test_a_workload_without_pods_is_explained_and_an_unknown_one_is_not_fo
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "view", view)
     client = cast(Client, None)
-    await _explain_pod(client, ["deployment", "web"], "default", "", [])
+    await explain_pod(client, ["deployment", "web"], "default", "", [])
     assert "spec.replicas is 0" in capsys.readouterr().out
-    await _explain_pod(client, ["deployment", "web"], "default", "", ["--output=json"])
+    await explain_pod(client, ["deployment", "web"], "default", "", ["--output=json"])
     assert '"spec.replicas is 0"' in capsys.readouterr().out
     with pytest.raises(Failure, match=r'deployments.apps "other" not found in the fleet'):
-        await _explain_pod(client, ["deployment", "other"], "default", "", [])
+        await explain_pod(client, ["deployment", "other"], "default", "", [])
 
 
 async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
@@ -84,14 +84,14 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "all_summaries", all_summaries)
     monkeypatch.setattr(fleet_workloads, "view", view)
-    await _explain_pod(cast(Client, None), ["web-1"], "default", "", [])
+    await explain_pod(cast(Client, None), ["web-1"], "default", "", [])
     told = capsys.readouterr().out.splitlines()
     assert told[:3] == [
         "Pod:         default/web-1",
         "Now:         Pending, on no node yet",
         "Why:         node n1 has not answered yet",
     ]
-    await _explain_pod(cast(Client, None), ["web-1"], "default", "", ["--output=json"])
+    await explain_pod(cast(Client, None), ["web-1"], "default", "", ["--output=json"])
     said = json.loads(capsys.readouterr().out)
     assert (said["node"], said["status"], said["why"]) == ("n1", "Pending", ["node n1 has not answered yet"])
     asked.clear()
@@ -231,7 +231,7 @@ async def test_of_a_workload_that_was_rolled_back_the_pod_is_explained_that_fail
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "view", view)
     monkeypatch.setattr(fleet_remote_commands, "said_there", said_there)
-    await _explain_pod(cast(Client, None), ["deployment", "web"], "default", node, [])
+    await explain_pod(cast(Client, None), ["deployment", "web"], "default", node, [])
     told = capsys.readouterr()
     assert (said, told.err.splitlines()) == (asked, notes)
     assert told.out == (answer[1] if len(asked) == 1 and not node else "")

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli.commands import fleet_remove
+from syncpod.cli.actions import fleet_remove
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet
 from syncpod.gate.authority import Fleet
@@ -51,8 +51,8 @@ async def remove(node: Node, monkeypatch: pytest.MonkeyPatch, *, force: bool = F
     """Remove a node; return the changes that were requested of it."""
     monkeypatch.setattr(fleet, "view", node.look)
     monkeypatch.setattr(fleet, "update", node.change)
-    how = fleet_remove._How(force, None)
-    await fleet_remove._remove(cast(Client, None), cast(Fleet, node), "n1", how)
+    how = fleet_remove.How(force, None)
+    await fleet_remove.remove_node(cast(Client, None), cast(Fleet, node), "n1", how)
     return node.done
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncpod.cli.commands.fleet_sealing_key import _require_unneeded
+from syncpod.cli.actions.fleet_sealing_key import _require_unneeded
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.sealing_keys import Certified, Needs, nodes_without
 from syncpod.messages.fleet import FleetNodeSummary

@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import fleet_remote_commands
-from syncpod.cli.commands.fleet_describe import describe_pod
-from syncpod.cli.commands.fleet_explain import _explain_node, _explain_pod
+from syncpod.cli.actions.fleet_describe import describe_pod
+from syncpod.cli.actions.fleet_explain import explain_node, explain_pod
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_workloads
@@ -161,24 +161,24 @@ async def test_a_pod_of_a_silent_node_is_explained_and_described_by_the_fleet(
     silent = FleetNodeView(name="n1", presence="Unknown", since=SINCE, placed=(placed("web-1"),))
     asked = serve(silent, workload=WorkloadView(kind="Deployment", name="web", pods=(copy,)), rule="replace-after=5m")
     then = f"it is replaced at {at_ten.astimezone():%Y-%m-%d %H:%M:%S} unless node n1 is back"
-    await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
+    await explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
     told = capsys.readouterr().out
     assert "Last report: Running, 1/1 ready, 0 restarts\n" in told and f"Next:        {then}" in told
     await describe_pod(CLIENT, Descriptions(), "web-1", "default", "")
     told = capsys.readouterr().out
     assert "Status:       Unknown\n" in told and f"Next:         {then}" in told
-    await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--output=json"])
+    await explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--output=json"])
     said = json.loads(capsys.readouterr().out)
     assert (said["status"], said["whenLost"], said["lastReport"]["status"]) == (
         "Unknown",
         "replace-after=5m0s",
         "Running",
     )
-    await _explain_node(CLIENT, "n1", [])
+    await explain_node(CLIENT, "n1", [])
     assert "Now:         node n1 has been Unknown since " in capsys.readouterr().out
     assert asked == []
     with pytest.raises(Failure, match="it cannot be asked until it is back"):
-        await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--start"])
+        await explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--start"])
 
 
 async def test_a_node_that_does_not_answer_before_it_is_unknown_is_no_dead_end(
@@ -187,15 +187,15 @@ async def test_a_node_that_does_not_answer_before_it_is_unknown_is_no_dead_end(
     mute = FleetNodeView(name="mute", presence="Ready", since=SINCE, placed=(placed("web-1"),))
     asked = serve(mute, workload=WorkloadView(kind="Deployment", name="web"), rule="replace-after=5m")
     said = "node mute does not answer: it has taken no request for 10 s"
-    await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
+    await explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default"])
     told = capsys.readouterr().out
     assert f"Now:         not known: {said}\n" in told and "if node mute stays silent, it becomes Unknown, and " in told
     await describe_pod(CLIENT, Descriptions(), "web-1", "default", "")
     assert f"Why:          {said}\n" in capsys.readouterr().out
-    await _explain_node(CLIENT, "mute", [])
+    await explain_node(CLIENT, "mute", [])
     assert f"Now:         {said}\n" in capsys.readouterr().out
     with pytest.raises(Failure, match=said):
-        await _explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--start"])
+        await explain_pod(CLIENT, ["web-1"], "default", "", ["--namespace=default", "--start"])
     assert len(asked) == 4
 
 
@@ -235,7 +235,7 @@ async def test_of_a_workload_the_pod_is_explained_that_is_not_well(
         for name, each in pods.items()
     ]
     asked = serve(*nodes, workload=WorkloadView(kind="Deployment", name="web"))
-    await _explain_pod(CLIENT, ["deployment", "web"], "default", "", [])
+    await explain_pod(CLIENT, ["deployment", "web"], "default", "", [])
     assert (asked, capsys.readouterr().err) == ([chosen] if chosen else [], note)
 
 
@@ -245,7 +245,7 @@ async def test_of_a_workload_a_pod_without_a_node_is_explained_before_one_that_i
     homeless = WorkloadPod(name="web-2", why="0/1 nodes are available: 1 Insufficient cpu.")
     node = FleetNodeView(name="n1", presence="Ready", placed=(placed("web-1"),))
     asked = serve(node, workload=WorkloadView(kind="Deployment", name="web", pods=(homeless,)))
-    await _explain_pod(CLIENT, ["deployment", "web"], "default", "", [])
+    await explain_pod(CLIENT, ["deployment", "web"], "default", "", [])
     told = capsys.readouterr()
     assert (asked, told.err) == ([], "Found 2 pods, 1 not well, using pod/web-2\n")
     assert "Why:         0/1 nodes are available: 1 Insufficient cpu." in told.out

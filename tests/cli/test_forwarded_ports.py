@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.commands.port_forward import forwarded_ports
+from syncpod.cli.actions.port_forward import forwarded_ports
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams.forwarded_ports import ForwardedPort, Forwarder
 from syncpod.cli.streams.pod_ports import OurPodPorts

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from temporalio.client import Client
 
-from syncpod.cli.commands import restart
+from syncpod.cli.actions import restart
 from syncpod.cli.failure import BadInput
 from syncpod.cli.main import run
 from syncpod.cli.temporal import operator_signals
@@ -113,4 +113,4 @@ async def test_a_restart_of_an_init_container_is_refused(monkeypatch: pytest.Mon
     monkeypatch.setattr(operator_signals, "pod_to_signal", pod_to_signal)
     monkeypatch.setattr(operator_signals, "signal", sent)
     with pytest.raises(BadInput, match='container "setup" of pod "web" is an init container'):
-        await restart._restart(cast("Client", None), "default", "web", "setup", None, wait=False)
+        await restart.restart_containers(cast("Client", None), "default", "web", "setup", None, wait=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.commands.cp import CopyLocation, copy_location
+from syncpod.cli.actions.cp import CopyLocation, copy_location
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams import tar_copy
 from syncpod.cli.streams.command_streams import NeverRan, Output, StreamBroken, Write

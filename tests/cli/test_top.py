@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.cli.commands import top
+from syncpod.cli.actions import top
 from syncpod.cli.machine import usage
 from syncpod.cli.machine.usage import Meter, TopContainer, TopUsage, between, measure
 from syncpod.cli.main import run

@@ -20,7 +20,7 @@ from playwright.async_api import Browser, FloatRect, Locator, Page, Route, async
 from playwright.async_api import Error as PlaywrightError
 from temporalio.api.common.v1 import Payload
 
-from syncpod.cli.commands.up_texts import not_ready_page
+from syncpod.cli.actions.up_texts import not_ready_page
 from tests.e2e.engine import EngineNode, LivePod, Pods, shell, status_of
 from tests.fork_server import run_syncpod
 from tests.nightly import NIGHTLY

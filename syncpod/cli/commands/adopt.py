@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.manifests import admitted
@@ -18,7 +17,6 @@ from syncpod.cli.input.options import Filenames, NamespaceOfAll, OnlyNames, PodN
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.orphans.found_orphans import FoundOrphan, Here
     from syncpod.pod import Pod
 
 _AT_ONCE: Final = 8
@@ -65,6 +63,8 @@ def adopt(
         raise BadInput("--force: name the pods; with --all only those without a workflow are adopted")
     place = here()
 
+    from syncpod.cli.actions.adopt import How, adopt_pod
+
     async def work(client: Client) -> None:
         found, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
         orphans = await staying(place, found) if everything else found
@@ -74,7 +74,7 @@ def adopt(
             raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
         if not orphans and everything:
             remark("No pods without a workflow")
-        how = _How(
+        how = How(
             brief=brief,
             dry_run=dry_run,
             force=force,
@@ -82,7 +82,7 @@ def adopt(
             everything=everything,
             manifests=manifests,
         )
-        await do_all([_adopt(client, place, orphan, how) for orphan in orphans], at_once=_AT_ONCE)
+        await do_all([adopt_pod(client, place, orphan, how) for orphan in orphans], at_once=_AT_ONCE)
 
     session.run(work)
 
@@ -107,46 +107,3 @@ def _manifests(
             f"`syncpod apply -f {shlex.quote(filename[0])}` afterwards keeps them on the node again"
         )
     return {(each.pod.metadata.namespace, each.pod.metadata.name): each.pod for each in found.pods}
-
-
-@dataclass(frozen=True)
-class _How:
-    brief: bool
-    dry_run: bool
-    force: bool
-    has_attributes: bool
-    everything: bool
-    """True with --all: every orphan is adopted. False: the orphans were named."""
-    manifests: Mapping[tuple[str, str], Pod]
-    """The pods of the manifests given with -f, by namespace and name; empty without -f."""
-
-
-async def _adopt(client: Client, place: Here, orphan: FoundOrphan, how: _How) -> None:
-    """Adopt one pod. Raises Failure with the reason if that is impossible."""
-    from syncpod.cli.orphans.adoption import HasWorkflow, start_for, until_adopted
-    from syncpod.cli.orphans.found_orphans import refusal_of_open, taken
-    from syncpod.cli.orphans.from_manifest import record_from
-
-    name = orphan.pod.name
-    if orphan.standing == "open" and not how.force:
-        raise Failure(refusal_of_open(place, name))
-    if orphan.standing == "another":
-        raise Failure(taken(orphan))
-    manifest = how.manifests.get((orphan.pod.namespace, name))
-    record = orphan.record or (record_from(manifest, orphan, place.node.name) if manifest is not None else None)
-    if record is None:
-        raise Failure(
-            f'pod "{name}" cannot be adopted: node {place.node.name} has no record of its manifest, and the runtime '
-            "does not store manifests: `syncpod adopt -f FILE` reads the manifest from a file (the node itself adopts "
-            "a pod of the manifest directory); `syncpod prune` ends the pod instead"
-        )
-    if not how.dry_run:
-        try:
-            await start_for(client, place.node.name, record, has_attributes=how.has_attributes, replace=how.force)
-        except HasWorkflow:
-            if how.everything:  # it has got a workflow since the orphans were listed
-                return
-            raise Failure(refusal_of_open(place, name)) from None
-        await until_adopted(client, place, orphan)
-    said = " (dry run)" if how.dry_run else ""
-    say(f"pod/{name}" if how.brief else f"{orphan.called} adopted{said}; running: {orphan.running}")

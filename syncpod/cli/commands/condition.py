@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Namespace, kinds_of
 
@@ -40,8 +39,10 @@ def condition(
     name = pod_name(names)
     payload = {"type": type_, "status": status, "reason": reason, "message": message}
 
+    from syncpod.cli.actions.condition import set_condition
+
     async def work(client: Client) -> None:
-        await _set(client, namespace, name, payload)
+        await set_condition(client, namespace, name, payload)
 
     session.run(work)
 
@@ -55,20 +56,3 @@ def _assigned(text: str) -> tuple[str, str]:
     if status is None:
         raise BadInput(f"{text}: the status must be True, False or Unknown")
     return type_, status
-
-
-async def _set(client: Client, namespace: str, name: str, payload: dict[str, str]) -> None:
-    from syncpod.cli.temporal.operator_signals import signal
-    from syncpod.cli.temporal.pods import require_pod
-    from syncpod.lifecycle.conditions import foreign_problem
-    from syncpod.messages.pod_commands import SET_CONDITION
-    from syncpod.messages.signals import SetCondition
-    from syncpod.pod import PodCondition
-
-    pod = (await require_pod(client, namespace, name)).pod
-    if problem := foreign_problem(PodCondition.model_validate(payload), pod.status.conditions):
-        raise BadInput(problem)
-    if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):
-        raise Failure(f'pod "{name}" has ended and is being deleted')
-    await signal(client, pod, SET_CONDITION, SetCondition.model_validate(payload))
-    say(f"pod/{name} condition {payload['type']} is {payload['status']}")

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.exec import run_in
-from syncpod.cli.failure import BadInput
-from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace
 from syncpod.cli.node_api import reached_pod
 
 if TYPE_CHECKING:
-    from syncpod.cli.streams.command_streams import Write
-    from syncpod.pod import Pod
-
-
-@dataclass(frozen=True)
-class CopyLocation:
-    """Source or destination of a copy."""
-
-    path: str
-    pod: str = ""
-    """The pod; "" = this machine."""
-    namespace: str = ""
-    """The pod's namespace; "" = that of --namespace."""
+    pass
 
 
 NoPreserve = Annotated[
@@ -67,101 +49,11 @@ def cp(
     """  # noqa: D301
     import asyncio
 
+    from syncpod.cli.actions.cp import copy_files, copy_location, require_one_here
+
     ends = copy_location(source), copy_location(destination)
     require_one_here(*ends, no_preserve=no_preserve, retries=retries)
 
     inside = ends[0] if ends[0].pod else ends[1]
     pod = reached_pod(inside.namespace or namespace, inside.pod)
-    asyncio.run(_copy(pod, *ends, container, preserve=not no_preserve, retries=retries or 0))
-
-
-def require_one_here(
-    source: CopyLocation, destination: CopyLocation, *, no_preserve: bool, retries: int | None
-) -> None:
-    """Raise BadInput unless exactly one end is local, a local source exists, and the flags fit the direction."""
-    if bool(source.pod) == bool(destination.pod):
-        raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
-    if source.pod and destination.path == "-":
-        way = f"`syncpod exec {source.pod} -- cat {source.path}` writes a file to standard output"
-        raise BadInput(f"-: {way}, and ./- names a file here")
-    if destination.pod and source.path == "-":
-        way = f"`syncpod exec -i {destination.pod} -- sh -c 'cat > {destination.path}'` writes standard input to a file"
-        raise BadInput(f"-: {way}, and ./- names a file here")
-    if source.pod and no_preserve:
-        raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
-    if not source.pod:
-        if retries is not None:
-            raise BadInput("--retries is for a copy out of a container: a copy into one cannot be resumed")
-        _require(Path(source.path))
-
-
-async def _copy(
-    pod: Pod,
-    source: CopyLocation,
-    destination: CopyLocation,
-    container: str,
-    *,
-    preserve: bool,
-    retries: int,
-) -> None:
-    """Copy between this machine and a container of a pod. Raises Failure."""
-    from syncpod.cli.machine.containers import chosen_container, running_instance
-    from syncpod.cli.machine.runtime_client import runtime_of
-
-    chosen = chosen_container(pod, container)
-    instance = running_instance(pod, chosen)
-    async with runtime_of(pod) as runtime:
-
-        async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
-            return await run_in(runtime, instance, chosen, command, stdin=stdin, write=write)
-
-        await copied(run, chosen, source, destination, preserve=preserve, retries=retries)
-
-
-async def copied(
-    run: Callable[..., Awaitable[int]],
-    container: str,
-    source: CopyLocation,
-    destination: CopyLocation,
-    *,
-    preserve: bool,
-    retries: int = 0,
-) -> None:
-    """Copy between this machine and a container, in which `run` runs commands. Raises Failure."""
-    from syncpod.cli.streams.tar_copy import Copying
-
-    copying = Copying(run, container)
-    if source.pod:
-        await copying.out_of(source.path, Path(destination.path), retries=retries)
-    else:
-        await copying.into(Path(source.path), destination.path, preserve=preserve)
-
-
-def _require(path: Path) -> None:
-    """Raise BadInput if a local path does not exist, or cannot be accessed."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"{path}: there is no such file or directory here") from None
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-
-
-def copy_location(text: str) -> CopyLocation:
-    """Parse ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
-
-    Mirrors cp.go, v1.36, extractFileSpec. Differences: a text that begins with a slash or a dot is a local path, even
-    with a colon, and ``pod/web:/x`` names the pod ``web``.
-    """
-    before, colon, path = text.partition(":")
-    if not colon or text.startswith(("/", ".")):
-        if not text:
-            raise BadInput("SRC and DST: a path is missing")
-        return CopyLocation(text)
-    *namespaces, pod = before.split("/")
-    if not pod or len(namespaces) > 1 or "" in namespaces:
-        raise BadInput(f"{text!r}: write [[NAMESPACE/]POD:]PATH")
-    if not path:
-        raise BadInput(f"{text!r}: the path in the container is missing")
-    namespace = namespaces[0] if namespaces and namespaces[0] not in POD_WORDS else ""
-    return CopyLocation(path, pod, namespace)
+    asyncio.run(copy_files(pod, *ends, container, preserve=not no_preserve, retries=retries or 0))

@@ -7,21 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.api.label_selector import Selector
-from syncpod.cli.commands.apply import apply_manifests, try_manifests
-from syncpod.cli.console import say
-from syncpod.cli.failure import AlreadyExists, BadInput, Failure
+from syncpod.cli.actions.apply import apply_manifests, try_manifests
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
 from syncpod.cli.input.manifest_files import standard_input
-from syncpod.cli.input.manifests import Manifests, admitted
+from syncpod.cli.input.manifests import admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Namespace, Node, Recursive
 from syncpod.cli.manual import Group, Page
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from syncpod.pod import ConfigMap, Secret
+    pass
 
 app = typer.Typer(cls=Group, no_args_is_help=True, invoke_without_command=True)
 secret_app = typer.Typer(
@@ -76,44 +72,14 @@ def create(
         raise BadInput("name a manifest with -f FILE, or a kind: configmap, secret")
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
-    if existing := [*_existing_objects(manifests), *existing_pods(manifests)]:
+    from syncpod.cli.actions.create import existing_objects, existing_pods
+
+    if existing := [*existing_objects(manifests), *existing_pods(manifests)]:
         raise Failure("\n".join(existing))
     if mark:
         try_manifests(manifests, node, mark, asks=dry_run == "server")
         return
     apply_manifests(manifests, node, creates=True)
-
-
-def existing_pods(manifests: Manifests) -> list[str]:
-    """Return a sentence for each pod of the manifests that exists."""
-    import asyncio
-
-    from syncpod.cli.temporal import session
-
-    async def work(client: Client) -> list[str]:
-        from syncpod.cli.temporal.pods import read_pod
-
-        metas = [admission.pod.metadata for admission in manifests.pods]
-        found = await asyncio.gather(*(read_pod(client, meta.namespace, meta.name) for meta in metas))
-        return [
-            str(AlreadyExists("pods", meta.name, meta.namespace))
-            for meta, fetched in zip(metas, found, strict=True)
-            if fetched is not None
-        ]
-
-    return session.run(work) if manifests.pods else []
-
-
-def _existing_objects(manifests: Manifests) -> list[str]:
-    """Return a sentence for each ConfigMap and Secret of the manifests that exists."""
-    from syncpod.cli.machine.object_store import find
-
-    named = [(taken.object.kind, taken.object.metadata) for taken in manifests.objects]
-    return [
-        str(AlreadyExists(f"{kind.lower()}s", meta.name, meta.namespace))
-        for kind, meta in named
-        if find(kind, (meta.name,), meta.namespace, Selector())[0]
-    ]
 
 
 @app.command("configmap", cls=Page)
@@ -131,7 +97,9 @@ def config_map(
     from syncpod.cli.input.object_sources import collected, config_map_of
 
     found = collected(from_literal or [], from_file or [], from_env_file or [])
-    _create(config_map_of(name, namespace, found), immutable, dry_run, output)
+    from syncpod.cli.actions.create import create_object
+
+    create_object(config_map_of(name, namespace, found), immutable, dry_run, output)
 
 
 app.command("cm", cls=Page, hidden=True)(config_map)
@@ -153,7 +121,9 @@ def generic(
     from syncpod.cli.input.object_sources import collected, secret_of
 
     found = collected(from_literal or [], from_file or [], from_env_file or [])
-    _create(secret_of(name, namespace, kind, found), immutable, dry_run, output)
+    from syncpod.cli.actions.create import create_object
+
+    create_object(secret_of(name, namespace, kind, found), immutable, dry_run, output)
 
 
 @secret_app.command("docker-registry", cls=Page)
@@ -195,7 +165,9 @@ def docker_registry(
                 "or --from-file with a docker config.json"
             )
         config = docker_config(server, user, given, email)
-    _create(secret_of(name, namespace, DOCKER_CONFIG_TYPE, {DOCKER_CONFIG: config}), immutable, dry_run, output)
+    from syncpod.cli.actions.create import create_object
+
+    create_object(secret_of(name, namespace, DOCKER_CONFIG_TYPE, {DOCKER_CONFIG: config}), immutable, dry_run, output)
 
 
 def _password() -> str:
@@ -221,45 +193,6 @@ def tls(
 
     found = {"tls.crt": read(cert, "--cert"), "tls.key": read(key, "--key")}
     require_pair(found["tls.crt"], found["tls.key"])
-    _create(secret_of(name, namespace, TLS_TYPE, found), immutable, dry_run, output)
+    from syncpod.cli.actions.create import create_object
 
-
-def _create(wanted: ConfigMap | Secret, immutable: bool, dry_run: str, output: str) -> None:
-    """Create an object, or only print it. Raises BadInput, and Failure if it exists already."""
-    from syncpod.cli.machine.object_store import saying_what_failed, store_to_write
-    from syncpod.objects import admit_object, ref_of
-    from syncpod.pod import PodInvalid
-
-    if dry_run not in ("none", "client"):
-        raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
-    if output not in ("", "json", "yaml", "name"):
-        raise BadInput(f"--output: must be json, yaml, name, not {output}")
-    if immutable:
-        wanted = wanted.model_copy(update={"immutable": True})
-    kind, name = wanted.kind.lower(), wanted.metadata.name
-    try:
-        wanted = admit_object(wanted).object
-    except PodInvalid as wrong:
-        raise BadInput("\n".join(f"{kind} {name}: {problem}" for problem in wrong.problems)) from None
-    shown: ConfigMap | Secret | None = wanted
-    if dry_run == "none":
-        with saying_what_failed():
-            store = store_to_write()
-            if not store.add(wanted):
-                raise AlreadyExists(f"{kind}s", name, wanted.metadata.namespace)
-            shown = store.get(ref_of(wanted))
-    if shown is not None:
-        _print(shown, output, dry_run)
-
-
-def _print(made: ConfigMap | Secret, output: str, dry_run: str) -> None:
-    kind, name = made.kind.lower(), made.metadata.name
-    if output in ("json", "yaml"):
-        from syncpod.cli.view.documents import print_documents
-        from syncpod.pod import pod_to_wire
-
-        print_documents([pod_to_wire(made)], output, single=True)
-    elif output == "name":
-        say(f"{kind}/{name}")
-    else:
-        say(f"{kind}/{name} created" + (" (dry run)" if dry_run == "client" else ""))
+    create_object(secret_of(name, namespace, TLS_TYPE, found), immutable, dry_run, output)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from syncpod.cli import deletion
 from syncpod.cli.console import remark
-from syncpod.cli.deletion import Deleting, DeletionRequest, Thing, read_request
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.deletion import Deleting, Thing, read_request
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, read_dry_run, read_timeout
 from syncpod.cli.input.kind_words import OBJECTS
 from syncpod.cli.input.manifests import named_in
@@ -82,46 +81,17 @@ def delete(
     )
     grace = _grace(grace_period, now=now, force=force)
     pods, objects = request.of(["Pod"]), request.of(list(OBJECTS.values()))
-    deeds = [(lambda: _delete_pods(pods, how, grace))] if pods.kinds else []
-    deeds += [lambda: _delete_objects(objects, how)] if objects.kinds else []
-    if not _do_all(deeds):
+    from syncpod.cli.actions.delete import delete_objects, delete_pods, do_all
+
+    deeds = [(lambda: delete_pods(pods, how, grace))] if pods.kinds else []
+    deeds += [lambda: delete_objects(objects, how)] if objects.kinds else []
+    if not do_all(deeds):
         remark("No resources found")
 
 
 def _in_manifests(filename: Sequence[str], namespace: str) -> list[Thing]:
     pods, objects = named_in(filename, namespace)
     return [Thing("Pod", *pod) for pod in pods] + [Thing(each.kind, each.namespace, each.name) for each in objects]
-
-
-def _do_all(deeds: Sequence[Callable[[], int]]) -> int:
-    """Call each deed, and return how many objects they deleted. A deed that fails does not stop the others."""
-    number, failures = 0, []
-    for deed in deeds:
-        try:
-            number += deed()
-        except Failure as failure:
-            failures.append(failure)
-    if failures:
-        from syncpod.cli.several import together
-
-        raise together(failures, done=len(failures) < len(deeds))
-    return number
-
-
-def _delete_pods(request: DeletionRequest, how: Deleting, grace: int | None) -> int:
-    from syncpod.cli.orphans.forced_deletion import leave_order
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.own_pods import OwnPods
-
-    return session.run(lambda client: deletion.delete(OwnPods(client, how, grace, leave_order), request, how))
-
-
-def _delete_objects(request: DeletionRequest, how: Deleting) -> int:
-    import asyncio
-
-    from syncpod.cli.machine.own_objects import OwnObjects
-
-    return asyncio.run(deletion.delete(OwnObjects(), request, how))
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:

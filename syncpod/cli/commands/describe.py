@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, read_selector, with_likely_kind
 from syncpod.cli.input.options import Namespace, Selector, Things
-from syncpod.cli.orphan_notes import note_orphans
 
 if TYPE_CHECKING:
-    from syncpod.api.client import Reply
-    from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.objects import Kind as ObjectKind
+    pass
 
 
 def describe(
@@ -32,7 +27,7 @@ def describe(
     if (nodes := named_nodes(what or [])) is not None:
         if selector:
             raise BadInput("--selector: nodes are described by name")
-        from syncpod.cli.commands.node_listing import describe_nodes
+        from syncpod.cli.actions.node_listing import describe_nodes
 
         describe_nodes(nodes)
         return
@@ -43,9 +38,13 @@ def describe(
     if any(things.values()) and conditions.requirements:
         raise BadInput("name what to describe, or choose it with --selector, not both")
     descriptions, missing = Descriptions(), list[str]()
+    from syncpod.cli.actions.describe import describe_objects, describe_pods
+
     for kind, names in things.items():
         described, absent = (
-            _pods(names, namespace, selector) if kind == "Pod" else _objects(kind, names, namespace, conditions)
+            describe_pods(names, namespace, selector)
+            if kind == "Pod"
+            else describe_objects(kind, names, namespace, conditions)
         )
         for lines in described:
             descriptions.show(lines)
@@ -53,47 +52,3 @@ def describe(
     if missing:
         descriptions.failures.append(Failure(with_likely_kind(missing, what or [])))
     descriptions.end(f"No resources found in {namespace} namespace.")
-
-
-def _objects(
-    kind: ObjectKind, names: Sequence[str], namespace: str, conditions: Conditions
-) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of each object, and a message for each that does not exist."""
-    from syncpod.cli.machine.object_store import find
-    from syncpod.cli.view.data_objects import describe as lines_of
-
-    found, missing = find(kind, names, namespace, conditions)
-    return [lines_of(one) for one in found], missing
-
-
-def _pods(names: Sequence[str], namespace: str, selector: str) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of each pod, and a message for each that does not exist."""
-    from syncpod.cli.machine.own_journal import missing
-    from syncpod.cli.node_api import NodeApi
-
-    def described(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], Sequence[str]]:
-        return [one["description"] for one in reports], reply.warnings
-
-    with NodeApi() as api:
-        query = [("labelSelector", selector), ("workflows", _pages(*api.server))]
-        found, notes = api.reports(namespace, names, "description", query=query, read=described)
-        note_orphans(found)
-        for note in notes:
-            remark(f"Note: {note}")
-        absent = sorted(set(names) - {each["metadata"]["name"] for each in found})
-        return [each["lines"] for each in found], [missing(api.server, namespace, name) for name in absent]
-
-
-def _pages(address: str, namespace: str) -> str:
-    """Return the address of the workflows' pages in the UI of our own server or of Temporal Cloud; "" = unknown."""
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.state_directory import running_server
-
-    own = running_server(settings().state_dir)
-    if own is not None and own.address == address:
-        base = own.ui
-    elif address.rpartition(":")[0].endswith(".tmprl.cloud"):
-        base = "https://cloud.temporal.io"
-    else:
-        base = ""
-    return f"{base}/namespaces/{namespace}/workflows" if base else ""

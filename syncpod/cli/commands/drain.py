@@ -31,20 +31,16 @@ def cordon(nodes: NodeNames) -> None:
 
     Its pods, and those of its manifest directory, keep running, also across restarts of the node.
     """
-    _change(nodes, "cordon")
+    from syncpod.cli.actions.drain import change_nodes
+
+    change_nodes(nodes, "cordon")
 
 
 def uncordon(nodes: NodeNames) -> None:
     """Mark a node as schedulable: it takes new pods again."""
-    _change(nodes, "uncordon")
+    from syncpod.cli.actions.drain import change_nodes
 
-
-def _change(words: list[str], change: maintenance.Change) -> None:
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.own_nodes import OwnNodes
-
-    names = node_names(words)
-    session.run(lambda client: maintenance.set_schedulable(OwnNodes(client), names, change))
+    change_nodes(nodes, "uncordon")
 
 
 def drain(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.console import remark, say
+from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Namespace, PodNames
@@ -54,32 +54,13 @@ def edit(
         path.unlink()
         remark("Edit cancelled, no changes made.")
         return
+    from syncpod.cli.actions.edit import apply_edited
+
     try:
-        _apply(path, namespace, name)
+        apply_edited(path, namespace, name)
     except Failure as failure:
         raise Failure(f"{failure}\nyour changes are kept in {path}", failure.code) from None
     path.unlink()
-
-
-def _apply(path: Path, namespace: str, name: str) -> None:
-    """Apply the pod in the file. Raises BadInput, Failure."""
-    from syncpod.cli.temporal import session
-    from syncpod.pod import ManifestError, read_documents
-
-    try:
-        found = [document for _, document in read_documents(path.read_bytes(), source=str(path))]
-    except ManifestError as wrong:
-        raise BadInput(str(wrong)) from None
-    if len(found) != 1 or not isinstance(found[0], dict):
-        raise BadInput(f"{path}: must be one Pod")
-
-    async def work(client: Client) -> None:
-        from syncpod.cli.temporal.pod_change import change_pod
-
-        await change_pod(client, namespace, name, lambda _: found[0])
-
-    session.run(work)
-    say(f"pod/{name} edited")
 
 
 def _edited(text: str, command: str, name: str) -> Path:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
-from syncpod.cli.console import program, remark, say
-from syncpod.cli.failure import BadInput
+from syncpod.cli.console import say
 from syncpod.cli.input.options import StateDir
-
-_OF_A_WORKER: Final = (
-    "TEMPORAL_CODEC_ENDPOINT", "TEMPORAL_CODEC_AUTH", "TEMPORAL_CLI_AUTH", "TEMPORAL_CLI_CODEC_ENDPOINT",
-    "TEMPORAL_CLI_CODEC_AUTH",
-)  # fmt: skip
-"""Variables with the address and the token of a worker's codec server; useless once the worker has ended."""
 
 
 def env(
@@ -48,8 +38,10 @@ def env(
 
     directory = settings(state_dir=state_dir).state_dir
     worker, codec = serving(directory), read_codec_record(directory)
+    from syncpod.cli.actions.env import export_lines, say_server
+
     if worker is None:
-        _say_server(directory, workflow)
+        say_server(directory, workflow)
         return
     lines = {"TEMPORAL_ADDRESS": worker.address, "TEMPORAL_NAMESPACE": worker.namespace}
     if codec is None:
@@ -62,30 +54,6 @@ def env(
         lines |= {"TEMPORAL_CLI_ADDRESS": codec.proxy, "TEMPORAL_CLI_NAMESPACE": worker.namespace}
         lines["TEMPORAL_CLI_AUTH"] = bearer
         lines |= {"TEMPORAL_CLI_CODEC_ENDPOINT": codec.endpoint, "TEMPORAL_CLI_CODEC_AUTH": bearer}  # to show payloads
-    _export(lines)
+    export_lines(lines)
     if codec is not None and kept_settings(directory).encrypts:
         say(f"# Codec endpoint for the Temporal UI in your browser, until the worker ends: {codec.page}")
-
-
-def _say_server(directory: Path, workflow: str) -> None:
-    """Print how to reach the server of a node whose worker has ended. Raises BadInput if none is known to run."""
-    from syncpod.cli.machine.state_directory import recorded_worker, running_server
-
-    ended, own = recorded_worker(directory), running_server(directory)
-    start = f"start it with `{program()} up`"
-    if workflow or ended is None or (ended.own_server and own is None):
-        raise BadInput(f"no worker of {directory} runs: {start}")
-    address = own.address if ended.own_server and own is not None else ended.address
-    say(f"unset {' '.join(_OF_A_WORKER)}")
-    _export({
-        "TEMPORAL_ADDRESS": address,
-        "TEMPORAL_NAMESPACE": ended.namespace,
-        "TEMPORAL_CLI_ADDRESS": address,
-        "TEMPORAL_CLI_NAMESPACE": ended.namespace,
-    })  # fmt: skip
-    remark(f"Note: no worker of {directory} runs, so nothing is signed or decrypted, and no query is answered: {start}")
-
-
-def _export(lines: Mapping[str, str]) -> None:
-    for name, value in lines.items():
-        say(f"export {name}={shlex.quote(value)}")

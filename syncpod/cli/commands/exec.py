@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Container, InnerCommand, Namespace, PodName
 from syncpod.cli.node_api import reached_pod
 
 if TYPE_CHECKING:
-    from syncpod.cli.machine.containers import ContainerInstance
-    from syncpod.cli.streams.command_streams import Output, Write
-    from syncpod.cri.client import CriClient
+    pass
 
 Stdin = Annotated[bool, typer.Option("--stdin", "-i", help="Pass our input to the command.")]
 Tty = Annotated[bool, typer.Option("--tty", "-t", help="Give it our terminal; needs --stdin.")]
@@ -53,6 +49,8 @@ def exec_(
 
     found = reached_pod(namespace, name)
 
+    from syncpod.cli.actions.exec import lend, run_in
+
     async def run() -> int:
         from syncpod.cli.machine.containers import chosen_container, running_instance
         from syncpod.cli.machine.runtime_client import runtime_of
@@ -71,58 +69,3 @@ def has_terminal(*, stdin: bool) -> bool:
         return True
     remark("Note: no terminal to give it (--tty needs --stdin and a terminal); continuing without one")
     return False
-
-
-async def lend(run: Callable[..., Awaitable[int]], *, stdin: bool, tty: bool) -> int:
-    """Call `run` with our streams, and return its exit code. Raises BadInput if our input is closed.
-
-    `run` gets `write` for our output, and `stdin` and the terminal's `sizes`, which are None if not requested. With
-    `tty`, our terminal is in raw mode meanwhile: it passes on each key.
-    """
-    from syncpod.cli.streams import terminal
-
-    source = terminal.our_input() if stdin else -1
-    with terminal.raw(source) if tty else contextlib.nullcontext():
-        return await run(
-            stdin=terminal.read(source) if stdin else None,
-            write=write_ours,
-            sizes=terminal.sizes(source) if tty else None,
-        )
-
-
-async def run_in(
-    runtime: CriClient,
-    instance: ContainerInstance,
-    container: str,
-    command: Sequence[str],
-    *,
-    stdin: AsyncIterator[bytes] | None,
-    write: Write,
-    sizes: AsyncIterator[tuple[int, int]] | None = None,
-) -> int:
-    """Run a command in a container and return its exit code; with `sizes` it has a terminal.
-
-    Raises Failure if the runtime refuses or cannot be reached, or the stream breaks (`StreamBroken`).
-    """
-    from syncpod.cli.machine.runtime_client import unanswered
-    from syncpod.cli.streams.command_streams import stream
-    from syncpod.cri.errors import CriError, TransportFault
-
-    tty = sizes is not None
-    try:
-        url = await runtime.exec(
-            instance.id, tuple(command), tty=tty, stdin=stdin is not None, stdout=True, stderr=not tty
-        )
-    except TransportFault as fault:
-        raise unanswered(fault) from None
-    except CriError as error:
-        raise Failure(f'the runtime refuses to run a command in container "{container}": {error.message}') from None
-    return await stream(url, stdin=stdin, sizes=sizes, write=write, tty=tty)
-
-
-async def write_ours(which: Output, data: bytes) -> None:
-    """Write a command's output to our own."""
-    from syncpod.cli.streams import terminal
-    from syncpod.cli.streams.command_streams import Output
-
-    await terminal.write((sys.stderr if which is Output.STDERR else sys.stdout).fileno(), data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.kernel.os_errors import sentence_of
-from syncpod.settings.values import SettingsInvalid, days_or_duration
+from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from syncpod.gate.authority import Fleet, IssuedToNode
@@ -43,14 +42,15 @@ def invite(
     It holds the node's certificate and private key. So take it to the node in a way that nobody else can read, and keep
     no copy. An earlier invitation of the node stays valid.
     """
+    from syncpod.cli.actions.fleet_certificates import certificate_life, require_invitable
     from syncpod.cli.machine.fleet_home import open_here
     from syncpod.gate.authority import now
     from syncpod.gate.record import GateRecord, read_gate_record
     from syncpod.gate.sealing_keys import FleetSealingKeys
     from syncpod.settings.invitation import Invitation, invitation_text, write_invitation
 
-    _require_invitable(node, gate)
-    life = _life(for_)
+    require_invitable(node, gate)
+    life = certificate_life(for_)
     path = Path(output or f"{node}.invitation")
     if output != "-" and path.exists():
         raise BadInput(f"{path}: already exists: name another file with -o")
@@ -80,18 +80,6 @@ def invite(
     except OSError as error:
         raise Failure(f"the invitation cannot be written: {sentence_of(error)}") from None
     say(f"node/{node} invited: {path}")
-
-
-def _require_invitable(node: str, gate: str) -> None:
-    """Raise BadInput for an invalid name of a node, or an invalid address of a gate ("" = none is given)."""
-    from syncpod.settings.invitation import is_address, is_node_name
-
-    if not is_node_name(node):
-        raise BadInput(
-            f"NODE: {node!r} must be the name of a node, a DNS subdomain: lower case letters, digits, - and ."
-        )
-    if gate and not is_address(gate):
-        raise BadInput(f"--gate: {gate!r} must be a host and a port, such as fleet.example.com:7300")
 
 
 def revoke(
@@ -201,15 +189,3 @@ def issued_by(fleet: Fleet) -> list[IssuedToNode]:
         return fleet.issued()
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
-
-
-def _life(text: str) -> timedelta:
-    from syncpod.gate.authority import AUTHORITY_LIFE
-
-    try:
-        life = days_or_duration("--for", {"--for": text}, timedelta())
-    except SettingsInvalid:
-        life = timedelta()
-    if not timedelta() < life <= AUTHORITY_LIFE:
-        raise BadInput(f"--for: {text!r} must be a duration such as 365d or 36h, ten years at most")
-    return life

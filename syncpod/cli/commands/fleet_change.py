@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.arguments import node_names
 from syncpod.cli.input.fleet_manifests import fleet_manifests
 from syncpod.cli.input.options import Filenames, ManifestNamespace, NodeNames, StateDir
-from syncpod.cli.maintenance import Change, set_schedulable
 from syncpod.fleet.workload_traits import KINDS
 
 if TYPE_CHECKING:
@@ -53,17 +51,13 @@ def apply(filename: Filenames = None, namespace: ManifestNamespace = "", state_d
 
 def cordon(nodes: NodeNames, state_dir: StateDir = "") -> None:
     """Place no new pods on these nodes. Existing pods keep running."""
-    _change(nodes, "cordon", state_dir)
+    from syncpod.cli.actions.fleet_change import change_nodes
+
+    change_nodes(nodes, "cordon", state_dir)
 
 
 def uncordon(nodes: NodeNames, state_dir: StateDir = "") -> None:
     """Place new pods on these nodes again."""
-    _change(nodes, "uncordon", state_dir)
+    from syncpod.cli.actions.fleet_change import change_nodes
 
-
-def _change(nodes: list[str], change: Change, state_dir: str) -> None:
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_nodes import FleetNodes
-
-    names = node_names(nodes)
-    fleet.run(lambda client: set_schedulable(FleetNodes(client), names, change), state_dir=state_dir)
+    change_nodes(nodes, "uncordon", state_dir)

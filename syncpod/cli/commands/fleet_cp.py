@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.commands.cp import NoPreserve, copied, copy_location, require_one_here
+from syncpod.cli.actions.cp import copied, copy_location, require_one_here
+from syncpod.cli.commands.cp import NoPreserve
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from syncpod.cli.deletion import Deleting, DeletionRequest, Thing, read_request
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
 from syncpod.cli.input.fleet_manifests import named_in
-from syncpod.cli.input.fleet_names import fleet_names
-from syncpod.cli.input.kind_words import OBJECTS, PODS
+from syncpod.cli.input.kind_words import PODS
 from syncpod.cli.input.options import (
     AllNamespaces,
     AllOfKind,
@@ -28,9 +27,8 @@ from syncpod.cli.input.options import (
     Timeout,
     UntilGone,
 )
-from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED
 
-_KNOWN: Final = one_of((*(each.lower() for each in TEMPLATED), "pod", "configmap", "secret"))
 _PLURALS: Final = ", ".join(KINDS[each].words[1] for each in TEMPLATED)
 
 
@@ -66,12 +64,13 @@ def delete(
     count as gone at once, which is meant for nodes that never come back. If such a node still runs, its pods run on
     beside their replacements.
     """
+    from syncpod.cli.actions.fleet_delete import KNOWN, named_things
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_deletion import FleetThings
 
     request = read_request(
         what or [],
-        _named(what or []),
+        named_things(what or []),
         (lambda: [Thing(*each) for each in named_in(filename, namespace)]) if filename else None,
         others=f"`syncpod fleet delete pods {{flag}}`, or {_PLURALS}, configmaps, or secrets",
         namespace=namespace,
@@ -82,7 +81,7 @@ def delete(
     )
     _check(request, node, force=force)
     how = Deleting(
-        kinds=_KNOWN,
+        kinds=KNOWN,
         mark=read_dry_run(dry_run),
         force=force,
         wait=wait,
@@ -94,13 +93,6 @@ def delete(
         lambda client: deletion.delete(FleetThings(client, on, force=force), request, how), state_dir=state_dir
     ):
         remark("No resources found")
-
-
-def _named(words: list[str]) -> dict[str, list[str]]:
-    """Return names by kind; no words mean all pods. Raises BadInput."""
-    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
-
-    return fleet_names(words, {**WORKLOADS, **OBJECTS, **PODS}, _KNOWN, bare="Pod") if words else {"Pod": []}
 
 
 def _check(request: DeletionRequest, node: str, *, force: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from syncpod.kernel.process_log import SentencesInLog, log_printable
 from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
-    from syncpod.gate.gate import TemporalFrontend
+    pass
 
 
 ListenAddress = Annotated[str, typer.Option("--listen", metavar="ADDRESS:PORT", help="Where nodes connect.")]
@@ -57,7 +57,9 @@ def gate(
     from syncpod.signing.keys import make_signing_keys
 
     (host, port), names = parse_listen(listen), checked_names(name)
-    behind = _behind(temporal, state_dir)
+    from syncpod.cli.actions.fleet_gate import server_behind
+
+    behind = server_behind(temporal, state_dir)
     here = settings(state_dir=state_dir)
     log_printable(SentencesInLog(), GoneCalls())
 
@@ -95,35 +97,3 @@ def parse_listen(text: str) -> tuple[str, int]:
     except ValueError:
         raise BadInput(f"--listen: {text!r} must be an address and a port, such as 127.0.0.1:7300") from None
     return str(address), int(port)
-
-
-def _behind(temporal: str, state_dir: str) -> TemporalFrontend:
-    """Return the fleet's server: the named one, or else the one that other commands use, with TLS if configured."""
-    from syncpod.cli.temporal.session import connection
-    from syncpod.gate.gate import TemporalFrontend
-    from syncpod.temporal.plugin import NoServer, connection_settings
-
-    try:
-        named = connection_settings(default_address=temporal) if temporal else None
-        config = named or connection(state_dir, begun_by="syncpod server")
-    except NoServer as error:
-        raise BadInput(str(error)) from None
-    address = temporal or config["target_host"]
-    if config.get("api_key"):
-        raise BadInput(
-            "TEMPORAL_API_KEY: the gate does not send API keys: use a server that asks for a certificate or for nothing"
-        )
-    tls: Any = config.get("tls")
-    if not tls:
-        return TemporalFrontend(address, config["namespace"])
-    if tls is True:
-        return TemporalFrontend(address, config["namespace"], tls=True)
-    return TemporalFrontend(
-        address,
-        config["namespace"],
-        tls=True,
-        roots=tls.server_root_ca_cert,
-        certificate=tls.client_cert,
-        key=tls.client_private_key,
-        domain=tls.domain or "",
-    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from syncpod.cli.actions.install import remove, show, write
 from syncpod.cli.commands.fleet_gate import GateNames, ListenAddress, checked_names, parse_listen
-from syncpod.cli.commands.install import PrintUnits, remove, show, tell_of_login, write
+from syncpod.cli.commands.install import PrintUnits, tell_of_login
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
@@ -16,8 +15,6 @@ from syncpod.cli.machine.systemd_units import (
     FLEET_WORKER,
     SERVER,
     WORKER,
-    DevServerUnit,
-    Temporal,
     fleet_units,
 )
 
@@ -43,7 +40,9 @@ def install(
     parse_listen(listen)
     if parts := fleet_processes.served_parts(directory):
         raise BadInput(f"{' and '.join(parts)} run: `{program()} fleet down` ends that, so that systemd can serve it")
-    units = fleet_units(unit_settings(directory), _temporal(directory), listen=listen, names=checked_names(name))
+    from syncpod.cli.actions.fleet_install import temporal_server
+
+    units = fleet_units(unit_settings(directory), temporal_server(directory), listen=listen, names=checked_names(name))
     there = systemd.installed(directory)
     if SERVER in there and SERVER in units:
         units[SERVER] = there[SERVER]
@@ -75,29 +74,3 @@ def uninstall(state_dir: StateDir = "") -> None:
         remark(f"No units of a fleet of {directory} are installed")
         return
     say(f"{', '.join(removed)} removed; the fleet's nodes keep running their pods")
-
-
-def _temporal(directory: Path) -> Temporal:
-    """Return the configured server, or else the state directory's own, which gets a unit. Raises BadInput."""
-    from syncpod.cli.machine import dev_server
-    from syncpod.cli.machine.state_directory import recorded_server, running_server
-    from syncpod.cli.machine.units_of_node import as_unit
-    from syncpod.temporal.plugin import NoServer, connection_settings
-
-    try:
-        config = connection_settings(default_address="")
-    except NoServer as error:
-        raise BadInput(str(error)) from None
-    if config["target_host"]:
-        return Temporal(config["target_host"], config["namespace"], None)
-    running = running_server(directory)
-    if running is not None and running.detached:
-        raise BadInput(
-            f"the Temporal server of {directory} was started by `{program()} up`: first run `{program()} install`, so "
-            "that systemd runs it"
-        )
-    server = recorded_server(directory)
-    own = (
-        as_unit(server, guard=False) if server else DevServerUnit(dev_server.next_address(directory), None, guard=False)
-    )
-    return Temporal(own.address, dev_server.NAMESPACE, own)

@@ -9,12 +9,11 @@ import typer
 
 from syncpod.api.views.durations import age
 from syncpod.api.views.text import columns
-from syncpod.cli.commands import fleet_sealing_key
+from syncpod.cli.actions import fleet_sealing_key
 from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
-from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -40,9 +39,10 @@ def list_(state_dir: StateDir = "") -> None:
     One key signs the fleet's commands and encrypts its histories; all keys of this kind verify and decrypt. One sealing
     key seals; all sealing keys open.
     """
+    from syncpod.cli.actions.fleet_key import fleet_keys
     from syncpod.messages.signature import key_id
 
-    keys = _of(state_dir)
+    keys = fleet_keys(state_dir)
     current = key_id(keys.current)
     rows = [("ID", "AGE", "USE")]
     for named in _by_age(keys):
@@ -64,8 +64,10 @@ def rotate(sealing: Sealing = False, state_dir: StateDir = "") -> None:
     if sealing:
         fleet_sealing_key.use(state_dir, fleet_sealing_key.create(state_dir))
         return
-    keys = _of(state_dir)
-    _use(keys, _create(keys), state_dir)
+    from syncpod.cli.actions.fleet_key import create_key, fleet_keys, use_key
+
+    keys = fleet_keys(state_dir)
+    use_key(keys, create_key(keys), state_dir)
 
 
 @app.command("create", cls=Page)
@@ -81,8 +83,10 @@ def create(sealing: Sealing = False, state_dir: StateDir = "") -> None:
         say(f"key/{named} opens from now on")
         remark(f"copy {path} to the fleet's other machines; then it may seal: `{program()} fleet key use {named}`")
         return
-    keys = _of(state_dir)
-    named = _create(keys)
+    from syncpod.cli.actions.fleet_key import create_key, fleet_keys
+
+    keys = fleet_keys(state_dir)
+    named = create_key(keys)
     say(f"key/{named} verifies and decrypts from now on")
     path = keys.directory / f"{named}.key"
     remark(f"copy {path} to the fleet's other machines; then it may sign: `{program()} fleet key use {named}`")
@@ -100,55 +104,15 @@ def use(
     If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to the fleet's
     other machines: until then they use the earlier key.
     """
-    keys, named = _of(state_dir), key.removeprefix("key/")
+    from syncpod.cli.actions.fleet_key import fleet_keys, use_key
+
+    keys, named = fleet_keys(state_dir), key.removeprefix("key/")
     if fleet_sealing_key.has(state_dir, named):
         fleet_sealing_key.use(state_dir, named)
         return
     if named not in keys.by_id:
         raise Failure(f'keys "{named}" not found')
-    _use(keys, named, state_dir)
-
-
-def _create(keys: SigningKeys) -> str:
-    """Make a new key, and return its id. Raises Failure."""
-    from syncpod.signing.keys import create_signing_key
-
-    try:
-        return create_signing_key(keys.directory.parent)
-    except SettingsInvalid as wrong:
-        raise Failure(str(wrong)) from None
-
-
-def _use(keys: SigningKeys, after: str, state_dir: str) -> None:
-    """Sign and encrypt with a key, and let all workflows continue as new, so that they need only this key.
-
-    May be repeated. Raises Failure.
-    """
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.key_uses import renew_workflows
-    from syncpod.messages.fleet import FLEET_QUEUE
-    from syncpod.messages.signature import key_id
-    from syncpod.signing.keys import LOOK_SECONDS, use_signing_key
-
-    before = key_id(keys.current)
-    try:
-        use_signing_key(keys.directory.parent, after)
-    except SettingsInvalid as wrong:
-        raise Failure(str(wrong)) from None
-    say(f"key/{after} signs and encrypts from now on")
-    if before != after:
-        remark(
-            f"key/{before} still verifies and decrypts, until it is removed: `{program()} fleet key remove {before}`"
-        )
-
-    async def work(client: Client) -> None:
-        import asyncio
-
-        # A worker that has not read the new key yet would start the continued runs with the earlier key.
-        await asyncio.sleep(2 * LOOK_SECONDS)
-        await renew_workflows(client, FLEET_QUEUE)
-
-    fleet.run(work, state_dir=state_dir)
+    use_key(keys, named, state_dir)
 
 
 @app.command("remove", cls=Page)
@@ -173,13 +137,14 @@ def remove(
     A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that have been away, and
     know no other key.
     """
+    from syncpod.cli.actions.fleet_key import fleet_keys, superseded_at
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.key_uses import ended_before, workflows_with_key
     from syncpod.messages.fleet import FLEET_QUEUE
     from syncpod.messages.signature import key_id
     from syncpod.signing.keys import remove_signing_key
 
-    keys, named = _of(state_dir), key.removeprefix("key/")
+    keys, named = fleet_keys(state_dir), key.removeprefix("key/")
     if fleet_sealing_key.has(state_dir, named):
         fleet_sealing_key.remove(state_dir, named, force=force)
         return
@@ -187,7 +152,7 @@ def remove(
         raise Failure(f'keys "{named}" not found')
     if named == key_id(keys.current):
         raise BadInput(f"key {named} signs and encrypts: make another one first with `{program()} fleet key rotate`")
-    superseded = _superseded(keys, named)
+    superseded = superseded_at(keys, named)
 
     async def work(client: Client) -> tuple[list[str], int]:
         return await workflows_with_key(client, FLEET_QUEUE, named), await ended_before(client, FLEET_QUEUE, superseded)
@@ -209,22 +174,3 @@ def remove(
 
 def _by_age(keys: SigningKeys) -> list[str]:
     return sorted(keys.by_id, key=lambda named: (keys.made_at(named), named))
-
-
-def _superseded(keys: SigningKeys, named: str) -> datetime:
-    """Return the time by which a newer key had replaced this key: nothing was encrypted with this key later."""
-    from syncpod.signing.keys import LOOK_SECONDS
-
-    later = [each for each in map(keys.made_at, keys.by_id) if each > keys.made_at(named)]
-    return datetime.fromtimestamp(min(later, default=datetime.now(UTC).timestamp()) + 2 * LOOK_SECONDS, UTC)
-
-
-def _of(state_dir: str) -> SigningKeys:
-    """Return the fleet's keys. Raises BadInput."""
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.signing.keys import make_signing_keys
-
-    try:
-        return make_signing_keys(open_here(state_dir).directory)
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import typer
 
+from syncpod.cli.actions.exec import write_ours
 from syncpod.cli.commands import logs as local
-from syncpod.cli.commands.exec import write_ours
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_selector
-from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.streams.command_streams import Output, Write
+    from syncpod.cli.streams.command_streams import Write
     from syncpod.cli.temporal.fleet_pods import FoundPod
-
-_FOLLOWED: Final = 5
-"""Maximum number of pods that are followed at once, as in kubectl."""
 
 
 def logs(
@@ -52,11 +48,12 @@ def logs(
     Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
     prints the last ten lines of each selected pod of the fleet, or as many as --tail says; it follows up to five pods.
     """
+    from syncpod.cli.actions.fleet_logs import pod_and_container, read_all
     from syncpod.cli.fleet_remote_commands import run_there
     from syncpod.cli.temporal import fleet
     from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name, selected_pods
 
-    words, container = _pod_and_container(what or (), container)
+    words, container = pod_and_container(what or (), container)
     conditions = read_selector(selector)
     if bool(words) == bool(conditions.requirements):
         raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
@@ -81,20 +78,11 @@ def logs(
         pods = await selected_pods(client, conditions.matches, namespace, node)
         if not pods:
             remark(f"No resources found in {namespace} namespace.")
-        return await _read_all([partial(read, client, pod) for pod in pods], follow=follow)
+        return await read_all([partial(read, client, pod) for pod in pods], follow=follow)
 
     if follow:
         interrupts.enable()
     raise typer.Exit(fleet.run(work, state_dir=state_dir))
-
-
-def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str], str]:
-    """Return the words that name a pod, and the container, which may be the last word: `logs web app`."""
-    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
-
-    if len(words) == 2 and "/" not in words[1] and words[0] not in (*POD_WORDS, *WORKLOADS) and not container:
-        return [words[0]], words[1]
-    return list(words), container
 
 
 def _flags(
@@ -109,35 +97,3 @@ def _flags(
         *(f"{flag}={number}" for flag, (number, default) in numbers.items() if number != default),
         *(flag for flag, is_given in switches.items() if is_given),
     ]
-
-
-async def _read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], *, follow: bool) -> int:
-    """Write logs one after the other, or follow all at once; return the highest exit code. Raises BadInput."""
-    if not follow:
-        return max([await read(write_ours) for read in logs], default=0)
-    if len(logs) > _FOLLOWED:
-        raise BadInput(f"{len(logs)} pods would be followed, but at most {_FOLLOWED} may be: choose fewer")
-    import asyncio
-
-    return max(await asyncio.gather(*map(_by_lines, logs)), default=0)
-
-
-async def _by_lines(read: Callable[[Write], Awaitable[int]]) -> int:
-    """Read a log and write it by whole lines, since others are written at the same time; return the exit code."""
-    from syncpod.cli.streams.command_streams import Output
-
-    begun = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
-
-    async def write(which: Output, data: bytes) -> None:
-        begun[which] += data
-        whole = begun[which].rfind(b"\n") + 1
-        if whole:
-            lines = bytes(begun[which][:whole])
-            del begun[which][:whole]
-            await write_ours(which, lines)
-
-    code = await read(write)
-    for which, rest in begun.items():
-        if rest:
-            await write_ours(which, bytes(rest))
-    return code

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.commands.port_forward import required
 from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, PodName, StateDir
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.streams.forwarded_ports import Connected, ForwardedPort
+    from syncpod.cli.streams.forwarded_ports import Connected
 
 
 def port_forward(
@@ -35,7 +34,9 @@ def port_forward(
 
     kind_and_name([pod])
     words, addresses = required(ports, address, f"fleet port-forward {pod}")
-    wanted = [_ports(word) for word in words]
+    from syncpod.cli.actions.fleet_port_forward import port_pair
+
+    wanted = [port_pair(word) for word in words]
 
     async def work(client: Client) -> None:
         from syncpod.cli.fleet_endpoint import to_endpoint
@@ -53,14 +54,3 @@ def port_forward(
 
     interrupts.enable()
     fleet.run(work, state_dir=state_dir)
-
-
-def _ports(word: str) -> ForwardedPort:
-    """Return the local port, 0 = any, and the pod's. Raises BadInput."""
-    from syncpod.cli.streams.forwarded_ports import ForwardedPort
-
-    local, colon, remote = word.partition(":")
-    numbers = (local, remote) if local and colon else (remote or local,)
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in numbers):
-        raise BadInput(f"{word}: write [LOCAL:]REMOTE, each a number from 1 to 65535")
-    return ForwardedPort(int(numbers[0]) if local else 0, int(numbers[-1]))

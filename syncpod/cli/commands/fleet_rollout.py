@@ -9,12 +9,11 @@ import typer
 
 from syncpod.api.views.text import columns
 from syncpod.cli.console import program, remark, say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 from syncpod.cli.manual import Group, Page
-from syncpod.fleet.workload_traits import KINDS, PAUSABLE, TEMPLATED, one_of
+from syncpod.fleet.workload_traits import KINDS
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -42,11 +41,12 @@ def history(
     CHANGE-CAUSE is the workload's annotation `kubernetes.io/change-cause`. `revisionHistoryLimit` is the number of
     earlier revisions that are kept, 10 by default.
     """
+    from syncpod.cli.actions.fleet_rollout import named_workload
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.view.documents import print_documents
     from syncpod.cli.view.fleet_description import revision_rows
 
-    kind, name = _named(what)
+    kind, name = named_workload(what)
 
     async def work(client: Client) -> None:
         (view,) = await fleet_workloads.views(client, kind, namespace, [name])
@@ -79,9 +79,10 @@ def undo(
     bad template, the fleet itself has already gone back to the last good one; `undo` then makes that template the
     workload's own again.
     """
+    from syncpod.cli.actions.fleet_rollout import named_workload
     from syncpod.cli.temporal import fleet, fleet_workloads
 
-    kind, name = _named(what)
+    kind, name = named_workload(what)
 
     async def work(client: Client) -> None:
         done = await fleet_workloads.undo(client, kind, namespace, name, to_revision)
@@ -119,10 +120,11 @@ def status(
     """
     import asyncio
 
+    from syncpod.cli.actions.fleet_rollout import named_workload
     from syncpod.cli.temporal import fleet, fleet_workloads
     from syncpod.cli.view.rollout_status import rollout_status
 
-    (kind, name), patience = _named(what), read_timeout(timeout)
+    (kind, name), patience = named_workload(what), read_timeout(timeout)
 
     async def work(client: Client) -> None:
         loop, said, is_pause_said = asyncio.get_running_loop(), "", False
@@ -154,9 +156,10 @@ def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: Sta
     The template gets the annotation `syncpod.dev/fleet-restarted-at`, which stays when the same manifest is applied
     again. A workload whose newest template was rolled back is not restarted: `undo` or apply another template first.
     """
+    from syncpod.cli.actions.fleet_rollout import named_workload
     from syncpod.cli.temporal import fleet, fleet_workloads
 
-    kind, name = _named(what)
+    kind, name = named_workload(what)
     at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     async def work(client: Client) -> None:
@@ -173,38 +176,14 @@ def pause(what: WorkloadName, namespace: Namespace = "default", state_dir: State
     A paused Deployment still follows its number of replicas, and its lost pods are replaced. Templates can be applied
     meanwhile.
     """
-    _pause(what, namespace, state_dir, paused=True)
+    from syncpod.cli.actions.fleet_rollout import set_paused
+
+    set_paused(what, namespace, state_dir, paused=True)
 
 
 @app.command("resume", cls=Page)
 def resume(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
     """Resume a paused Deployment: its newest template is rolled out."""
-    _pause(what, namespace, state_dir, paused=False)
+    from syncpod.cli.actions.fleet_rollout import set_paused
 
-
-def _pause(what: list[str], namespace: str, state_dir: str, *, paused: bool) -> None:
-    from syncpod.cli.temporal import fleet, fleet_workloads
-
-    kind, name = _named(what)
-    if not KINDS[kind].is_pausable:
-        raise BadInput(f"{' '.join(what)}: only a {one_of(PAUSABLE)} can be paused and resumed")
-
-    async def work(client: Client) -> None:
-        (view,) = await fleet_workloads.views(client, kind, namespace, [name])
-        if view.paused == paused:
-            raise Failure(f'{KINDS[kind].resources} "{name}" is {"already" if paused else "not"} paused')
-        await fleet_workloads.pause(client, kind, namespace, name, paused=paused)
-        say(f"{KINDS[kind].resource}/{name} {'paused' if paused else 'resumed'}")
-
-    fleet.run(work, state_dir=state_dir)
-
-
-def _named(what: list[str]) -> tuple[str, str]:
-    """Return kind and name of a workload that has revisions. Raises BadInput."""
-    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
-
-    found = fleet_names(what, WORKLOADS, one_of(TEMPLATED).lower())
-    pairs = [(kind, name) for kind, names in found.items() for name in names]
-    if len(pairs) != 1:
-        raise BadInput(f"{' '.join(what)}: name one {one_of(TEMPLATED)}, such as deployment/web")
-    return pairs[0]
+    set_paused(what, namespace, state_dir, paused=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +14,7 @@ from syncpod.cli.failure import INTERRUPTED
 from syncpod.cli.input.options import ServerPort, ServerUi, ServerUiPort, StateDir
 
 if TYPE_CHECKING:
-    from syncpod.cli.local_processes import Server
+    pass
 
 Listen = Annotated[
     str,
@@ -44,6 +43,8 @@ def up(
 
     The gate's address and names are kept for the next start, since invitations have them.
     """
+    from syncpod.cli.actions.fleet_up import tell_what_next, what_runs
+
     try:
         from syncpod.cli import local_processes
         from syncpod.cli.machine import fleet_processes
@@ -61,25 +62,9 @@ def up(
         if pid := fleet_processes.start_gate(here.state_dir, server.config, listen, names):
             remark(paint(f"fleet's gate started (pid {pid})", "dim"))
     except KeyboardInterrupt:
-        remark(f"\n{_what_runs(state_dir)}")
+        remark(f"\n{what_runs(state_dir)}")
         raise typer.Exit(INTERRUPTED) from None
-    _tell_what_next(here.state_dir, server)
-
-
-def _what_runs(state_dir: str) -> str:
-    """Return which processes of a fleet run after Ctrl-C, in a sentence."""
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.state_directory import running_fleet_process, running_server
-
-    directory = settings(state_dir=state_dir).state_dir
-    server = running_server(directory)
-    found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []
-    worker, gate = running_fleet_process(directory, "worker"), running_fleet_process(directory, "gate")
-    found += [f"fleet's worker (pid {worker.process.pid})"] if worker else []
-    found += [f"fleet's gate (pid {gate.process.pid})"] if gate else []
-    if not found:
-        return "Nothing was left running."
-    return f"Running: {', '.join(found)}; `{program()} fleet down` ends them, `{program()} fleet up` continues."
+    tell_what_next(here.state_dir, server)
 
 
 def down(state_dir: StateDir = "") -> None:
@@ -125,21 +110,3 @@ def serve(state_dir: StateDir = "") -> None:
     directory = settings(state_dir=state_dir).state_dir
     command = [sys.executable, str(fleet_worker_program()), "--state-dir", str(directory)]
     run_in_place(command, {**os.environ, "TEMPORAL_ADDRESS": address})
-
-
-def _tell_what_next(directory: Path, server: Server) -> None:
-    """Print where the fleet is served, and how a node joins."""
-    from syncpod.cli.machine.state_directory import running_fleet_process
-    from syncpod.gate.gate import fleet_directory
-    from syncpod.gate.record import read_gate_record
-
-    record, gate = read_gate_record(fleet_directory(directory)), running_fleet_process(directory, "gate")
-    listen = gate.listen if gate is not None else ""
-    page = f", UI {server.own.ui}" if server.own is not None and server.own.ui else ""
-    address = (record.address if record is not None else "") or listen
-    say(f"the fleet is served: nodes join at {address}; Temporal at {server.config['target_host']}{page}")
-    us = program()
-    say(f"`{us} fleet invite n1` writes n1.invitation, with which `{us} join n1.invitation` on a node joins it.")
-    if listen.startswith(("127.", "localhost:", "[::1]")):
-        say("Only nodes of this machine reach it: `--listen 0.0.0.0:7300 --name HOST` lets those of others.")
-    say(f"`{us} fleet down` ends this; the nodes keep running their pods.")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from syncpod.api.client import Reply
@@ -40,23 +39,25 @@ def history(
     name = pod_name(what or [])
     require_json(output)
 
+    from syncpod.cli.actions.history import end_of_workflow, journaled_history, read_entries, written_history
+
     def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> _Told | None:
         if not reports:
             return None
         told, pod = reports[0]["history"], reports[0]["pod"]
-        return told, _read(told), "recorded" in reports[0], pod
+        return told, read_entries(told), "recorded" in reports[0], pod
 
     with NodeApi() as api:
         told = api.reports(namespace, [name], "pod", "history", query=[("ended", "true")], read=read)
         if told is None:
-            kept = _journaled(api.server, namespace, name)
+            kept = journaled_history(api.server, namespace, name)
             if kept is None:
                 raise Failure(no_such_pod(name, namespace))
-            told = *_written(kept), False, None
+            told = *written_history(kept), False, None
     documents, records, is_of_events, pod = told
     if pod is not None and why_orphaned(pod):
         note_orphans([pod])
-        documents, records = _written([*records, *_end_of_workflow(namespace, name)])
+        documents, records = written_history([*records, *end_of_workflow(namespace, name)])
     if is_of_events:
         remark(
             "Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions"
@@ -68,57 +69,3 @@ def history(
         say(json.dumps(documents, indent=4))
     else:
         say("\n".join(lines(records, headers=not no_headers)))
-
-
-def _end_of_workflow(namespace: str, name: str) -> list[HistoryEntry]:
-    """Return the entry about the end of an orphan's workflow; [] if the server does not have it."""
-    from syncpod.cli.temporal.ended_workflows import end_of
-    from syncpod.journal.records import HistoryEntry
-
-    ended = end_of(namespace, name)
-    if ended is None:
-        return []
-    how, _, by = ended.how.removeprefix("was ").partition(" by ")
-    return [HistoryEntry(at=ended.at, kind="workflow", subject="end", outcome=how, reason=by and f"by {by}")]
-
-
-def _written(records: Sequence[HistoryEntry]) -> tuple[list[dict[str, Any]], Sequence[HistoryEntry]]:
-    from syncpod.messages.queries import write_history
-
-    return write_history(records), records
-
-
-def _read(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
-    """Return the entries, read without the message models, whose import takes longer than the rest of the command.
-
-    Raises KeyError, TypeError, ValueError for incomplete entries, which a worker of another version may send.
-    """
-    from syncpod.journal.records import HistoryEntry
-
-    return [
-        HistoryEntry(
-            at=datetime.fromisoformat(each["at"]),
-            took_ms=each["tookMs"],
-            **{
-                part: each[part] for part in ("kind", "subject", "container", "restart", "reason", "outcome", "attempt")
-            },
-        )
-        for each in told
-    ]
-
-
-def _journaled(server: tuple[str, str], namespace: str, name: str) -> list[HistoryEntry] | None:
-    """Return the last life of a pod from this machine's journal, and print a note; None if the journal has nothing."""
-    from syncpod.cli.machine.own_journal import last_life
-    from syncpod.cli.view.explanation import Clock, lifetime
-    from syncpod.journal.records import SENDER
-
-    records = last_life(server, namespace, name)
-    if records is None:
-        return None
-    lived = lifetime(records, Clock(datetime.now(UTC)))
-    remark(
-        f'Note: Temporal has nothing of pod "{name}" any more; this is what the node\'s journal has of its last life, '
-        f"{lived}; `syncpod explain -n {namespace} {name}` says why it restarted"
-    )
-    return [line for line in records.lines if line.kind != SENDER]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from syncpod.cli.console import program, remark, say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.machine import systemd
 from syncpod.cli.machine.systemd_units import (
@@ -20,9 +17,7 @@ from syncpod.cli.machine.systemd_units import (
     RUNTIME,
     SERVER,
     WORKER,
-    environment_file,
 )
-from syncpod.kernel.atomic_file import replace_file
 
 PrintUnits = Annotated[bool, typer.Option("--print", help="Only print the units.")]
 
@@ -54,6 +49,8 @@ def install(state_dir: StateDir = "", print_: PrintUnits = False) -> None:
     if differs := first_difference(kept, here.given, apart_from=("runtime_endpoint",)):
         raise BadInput(f"the node of {directory} was started {differs}: start it so first with `{program()} up`")
     units = units_for(directory, worker)
+    from syncpod.cli.actions.install import show, write
+
     if print_:
         show(directory, units)
         return
@@ -78,6 +75,8 @@ def uninstall(state_dir: StateDir = "") -> None:
     there = systemd.installed(directory, NODE_UNITS)
     if shared := systemd.installed(directory, (FLEET_WORKER, FLEET_GATE)):
         there.pop(SERVER, None)
+    from syncpod.cli.actions.install import remove
+
     removed = remove(directory, there)
     if not removed:
         remark(f"No units of the node of {directory} are installed")
@@ -85,52 +84,6 @@ def uninstall(state_dir: StateDir = "") -> None:
     say(f"{', '.join(removed)} removed; the pods keep running, and `{program()} up` serves them again")
     if shared and SERVER in systemd.installed(directory, (SERVER,)):
         remark(f"Note: {SERVER} stays, for {', '.join(sorted(shared))}")
-
-
-def show(directory: Path, units: Mapping[str, str]) -> None:
-    """Print units with their paths, and the names of the variables that they get; the values may be secret."""
-    from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
-
-    for name, text in sorted(units.items()):
-        say(f"# {systemd.unit_directory(os.environ) / name}")
-        say(text)
-    say(f"# {directory / ENVIRONMENT_FILE}, which only you can read, with the values of")
-    say(f"#   {', '.join(sorted(given_to_units(os.environ)))}")
-
-
-def write(directory: Path, units: Mapping[str, str]) -> list[str]:
-    """Write units and their environment; return the names of the units that changed. Raises Failure.
-
-    If the environment has changed, all units count as changed.
-    """
-    from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
-
-    before, file = systemd.installed(directory), directory / ENVIRONMENT_FILE
-    given = environment_file(given_to_units(os.environ))
-    try:
-        is_as_before = file.is_file() and file.read_text() == given
-        replace_file(file, given, durable=True)
-    except OSError as error:
-        raise Failure(f"{file} cannot be written: {error.strerror}") from None
-    systemd.write(units)
-    return [name for name, text in units.items() if not is_as_before or before.get(name) != text]
-
-
-def remove(directory: Path, names: Iterable[str]) -> list[str]:
-    """Stop and remove units of a state directory; return their names. Raises Failure.
-
-    The Temporal server's record stays: from it, the next `up` takes the server's ports.
-    """
-    from syncpod.cli.machine.state_directory import recorded_server, write_server
-    from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE
-
-    server, removed = recorded_server(directory), list(names)
-    systemd.remove(removed)
-    if server is not None and recorded_server(directory) is None:
-        write_server(directory, server)
-    if not systemd.installed(directory):
-        (directory / ENVIRONMENT_FILE).unlink(missing_ok=True)
-    return removed
 
 
 def tell_of_login() -> None:

@@ -18,8 +18,6 @@ from syncpod.settings.values import SettingsInvalid
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.settings.node import NodeSettings
-    from syncpod.signing.keys import SigningKeys
 
 app = typer.Typer(cls=Group, help="Show and change the keys of this machine's node.", no_args_is_help=True)
 
@@ -30,9 +28,10 @@ def list_(state_dir: StateDir = "") -> None:
 
     One key signs; all of them verify.
     """
+    from syncpod.cli.actions.key import node_and_keys
     from syncpod.messages.signature import key_id
 
-    _, keys = _of(state_dir)
+    _, keys = node_and_keys(state_dir)
     current = key_id(keys.current)
     made = {named: keys.made_at(named) for named in keys.by_id}
     rows = [("ID", "AGE", "USE")]
@@ -50,13 +49,14 @@ def rotate(state_dir: StateDir = "") -> None:
     workflows continue as new, so that soon they need only the new key: then `syncpod key remove` removes the others.
     Copy the new key to every other machine from which you command the node.
     """
+    from syncpod.cli.actions.key import node_and_keys
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import renew_workflows
     from syncpod.messages.identity import node_task_queue
     from syncpod.messages.signature import key_id
     from syncpod.signing.keys import add_signing_key
 
-    here, keys = _of(state_dir)
+    here, keys = node_and_keys(state_dir)
     before = key_id(keys.current)
     try:
         after = key_id(add_signing_key(here.state_dir).current)
@@ -80,13 +80,14 @@ def remove(
 
     Commands that it has signed are refused from then on, so a stolen copy of the key is useless.
     """
+    from syncpod.cli.actions.key import node_and_keys
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.key_uses import workflows_with_key
     from syncpod.messages.identity import node_task_queue
     from syncpod.messages.signature import key_id
     from syncpod.signing.keys import remove_signing_key
 
-    here, keys = _of(state_dir)
+    here, keys = node_and_keys(state_dir)
     named = key.removeprefix("key/")
     if named not in keys.by_id:
         raise Failure(f'keys "{named}" not found')
@@ -103,18 +104,3 @@ def remove(
         )
     remove_signing_key(here.state_dir, named)
     say(f"key/{named} removed")
-
-
-def _of(state_dir: str) -> tuple[NodeSettings, SigningKeys]:
-    """Return this machine's settings and keys. Raises BadInput if it has no keys."""
-    from syncpod.cli.machine.settings import settings
-    from syncpod.signing.keys import read_signing_keys
-
-    here = settings(state_dir=state_dir)
-    try:
-        keys = read_signing_keys(here.state_dir)
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
-    if keys is None:
-        raise BadInput(f"{here.state_dir} has no key that you may read: commands to its node are not signed by you")
-    return here, keys

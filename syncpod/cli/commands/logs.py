@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
-from syncpod.cli.logged_pods import LoggedPod, logged_pods
-from syncpod.cli.machine.journaled_logs import journaled_log
+from syncpod.cli.logged_pods import logged_pods
 from syncpod.cli.streams import interrupts
-from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
+from syncpod.cli.streams.log_printer import LogManner
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.journal.records import PodLife
-    from syncpod.pod import Pod
-    from syncpod.translation.context import NodeContext
 
 SELECTED_TAIL = 10
 """The default of --tail when pods are chosen by label: lines of each container, as with kubectl."""
@@ -114,25 +108,21 @@ def logs(
         ignore_errors=ignore_errors,
     )
 
+    from syncpod.cli.actions.logs import asked_containers, print_logs, print_restart
+
     if restart is not None:
         _require_alone(restart, name, follow=follow, previous=previous, all_containers=all_containers)
-        _print_restart(namespace, name, container, restart, uid, manner)
+        print_restart(namespace, name, container, restart, uid, manner)
         return
     if uid:
         raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
 
     if follow:
         interrupts.enable()
-    chosen = _containers(logged_pods(namespace, name, selector), container, all_containers=all_containers)
+    chosen = asked_containers(logged_pods(namespace, name, selector), container, all_containers=all_containers)
     if follow:
         _require_few(len(chosen), max_log_requests)
-    _print(chosen, manner)
-
-
-def _print(chosen: Sequence[tuple[Pod, str, NodeContext | None]], manner: LogManner) -> None:
-    import asyncio
-
-    asyncio.run(LogPrinter(manner).print_all(chosen))
+    print_logs(chosen, manner)
 
 
 def _chosen(
@@ -164,19 +154,6 @@ def _is_of_pods_above(word: str) -> bool:
     return bool(slash) and kind not in POD_WORDS
 
 
-def _containers(
-    pods: Sequence[LoggedPod], container: str, *, all_containers: bool
-) -> list[tuple[Pod, str, NodeContext | None]]:
-    """Return the chosen containers of pods. Raises Failure."""
-    from syncpod.cli.machine.containers import chosen_container, container_names
-
-    return [
-        (pod, each, node)
-        for pod, node in pods
-        for each in (container_names(pod) if all_containers else [chosen_container(pod, container)])
-    ]
-
-
 def _require_few(followed: int, most: int) -> None:
     """Raise BadInput if more containers would be followed than may be."""
     if followed > most:
@@ -192,55 +169,6 @@ def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all
         raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
     if not name or follow or previous or all_containers:
         raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
-
-
-def _print_restart(namespace: str, name: str, container: str, restart: int, uid: str, manner: LogManner) -> None:
-    """Print the log of one instance, or the end of the log that the journal has. Raises Failure and BadInput.
-
-    If the instance is not of the pod that exists now, a note names the life of the pod.
-    """
-    import asyncio
-
-    from syncpod.cli.machine.settings import settings
-    from syncpod.pod import ObjectMeta, Pod
-
-    async def runs() -> bool:
-        return False
-
-    here = settings()
-    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart, uid=uid, pod_of=_noted_pod)
-    instance = found.instance
-    if not found.is_newest or found.records.gone is not None:
-        from syncpod.cli.view.explanation import Clock, lifetime
-
-        of = (
-            f'pod "{name}" is gone; this is of its last life'
-            if found.is_newest
-            else f'this is of an earlier pod "{name}"'
-        )
-        remark(f"Note: {of}, {lifetime(found.records, Clock(datetime.now(UTC)))} (uid {found.life.uid})")
-    if instance.never_ran and not has_text(found.path):
-        named = f'restart {restart} of container "{instance.container}" in pod "{name}"'
-        raise Failure(f"{named} could not be started: {instance.message or instance.reason}")
-    if found.has_file:
-        pod = Pod(metadata=ObjectMeta(namespace=namespace, name=name, uid=found.life.uid))
-        asyncio.run(LogPrinter(manner).print_file(pod, instance.container, found.path, runs))
-        return
-    said = instance.log_end.splitlines(keepends=True)
-    has = "these are its last lines, from the journal" if said else "the journal has nothing of it"
-    if said and (manner.since is not None or manner.timestamps):
-        has = f"{has}, without the times of its lines: --since, --since-time and --timestamps have no effect"
-    remark(f"Note: the log file of restart {restart} is gone; {has}")
-    shown = "".join(said if manner.tail is None else said[max(0, len(said) - manner.tail) :]).encode()
-    sys.stdout.write(shown[: manner.limit_bytes].decode(errors="ignore"))
-
-
-def _noted_pod(life: PodLife) -> Pod | None:
-    """Return the pod of a life from this node's records; None if there is no record. Blocks. Raises BadInput."""
-    from syncpod.cli.machine.kept_logs import noted_pod
-    from syncpod.cli.orphans.found_orphans import this_node
-
-    return noted_pod(this_node(), life.namespace, life.name, life.uid)
 
 
 def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:

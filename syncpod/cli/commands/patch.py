@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,7 +40,9 @@ def patch(
         raise BadInput("name a pod, and the patch with -p or --patch-file")
     if kind not in _TYPES:
         raise BadInput(f"--type: must be {', '.join(_TYPES)}, not {kind}")
-    given = _read(text, file)
+    from syncpod.cli.actions.patch import read_patch
+
+    given = read_patch(text, file)
     if kind != "json" and not isinstance(given, dict):
         raise BadInput("--patch: must be an object")
     how = {"strategic": strategically_merged, "merge": merged, "json": patched}[kind]
@@ -64,19 +65,3 @@ def patch(
         await do_all([one(name) for name in names], at_once=len(names))
 
     session.run(work)
-
-
-def _read(text: str, file: str) -> Any:
-    """Return the patch's data. Raises BadInput for what is neither JSON nor YAML."""
-    from syncpod.pod import ManifestError, read_documents
-
-    try:
-        whole = Path(file).read_text() if file else text
-        found = [document for _, document in read_documents(whole, source=file or "--patch")]
-    except OSError as error:
-        raise BadInput(f"--patch-file: {file}: {error.strerror}") from None
-    except ManifestError as wrong:
-        raise BadInput(str(wrong)) from None
-    if len(found) != 1:
-        raise BadInput("--patch: must be one document")
-    return found[0]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from syncpod.cli.console import remark, say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names
 from syncpod.cli.input.options import GracePeriod, NamespaceOfAll, OnlyNames, PodNames
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.orphans.found_orphans import FoundOrphan, Here
-    from syncpod.node.inventory import Nameless
 
 _AT_ONCE: Final = 50
 """Maximum number of pods pruned at the same time. A pod may take its whole grace period: with a smaller number, a full
@@ -50,14 +47,16 @@ def prune(
     require_choice(names, everything=everything)
     place = here()
 
+    from syncpod.cli.actions.prune import How, prune_nameless, prune_one
+
     async def work(client: Client) -> None:
         orphans, nameless = await chosen(client, place, names, namespace=namespace)
         if not orphans and not nameless:
             remark("Nothing without a workflow")
-        how = _How(grace, brief=brief, dry_run=dry_run, has_attributes=await has_search_attributes(client))
+        how = How(grace, brief=brief, dry_run=dry_run, has_attributes=await has_search_attributes(client))
         deeds = [
-            *(_prune(client, place, orphan, how) for orphan in orphans),
-            *(_prune_nameless(place, thing, how) for thing in nameless),
+            *(prune_one(client, place, orphan, how) for orphan in orphans),
+            *(prune_nameless(place, thing, how) for thing in nameless),
         ]
         await do_all(deeds, at_once=_AT_ONCE)
 
@@ -73,34 +72,3 @@ def _grace(seconds: int, *, now: bool) -> int | None:
     if now or seconds == 0:
         return 1
     return None if seconds == -1 else seconds
-
-
-@dataclass(frozen=True)
-class _How:
-    grace: int | None
-    """Seconds; None = each pod's own."""
-    brief: bool
-    dry_run: bool
-    has_attributes: bool
-
-
-async def _prune(client: Client, place: Here, orphan: FoundOrphan, how: _How) -> None:
-    """Prune one pod. Raises Failure with the reason if that is impossible."""
-    from syncpod.cli.orphans import removal
-    from syncpod.cli.orphans.found_orphans import refusal_of_open
-
-    if orphan.standing == "open":
-        raise Failure(f"{refusal_of_open(place, orphan.pod.name)}; `syncpod delete` ends it")
-    if not how.dry_run:
-        await removal.prune_pod(client, place, orphan, how.grace, has_attributes=how.has_attributes)
-    said = f" (dry run): kills {orphan.running}" if how.dry_run else ""
-    say(f"pod/{orphan.pod.name}" if how.brief else f"{orphan.called} pruned{said}")
-
-
-async def _prune_nameless(place: Here, thing: Nameless, how: _How) -> None:
-    from syncpod.cli.orphans import removal
-
-    if not how.dry_run:
-        await removal.prune_nameless(place, thing, how.grace)
-    said = " (dry run)" if how.dry_run else ""
-    say(f"{thing.kind}/{thing.id}" if how.brief else f"{thing.kind}/{thing.id} pruned{said}")

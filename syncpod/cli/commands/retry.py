@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.console import say
-from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import pod_name, read_timeout
 from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
 
 if TYPE_CHECKING:
     from temporalio.client import Client
-
-    from syncpod.pod import Pod
 
 
 def retry(
@@ -41,58 +36,9 @@ def retry(
     name = pod_name(what or [])
     patience = read_timeout(timeout)
 
+    from syncpod.cli.actions.retry import retry_pods
+
     async def work(client: Client) -> None:
-        await _retry(client, namespace, name, container, patience, wait=wait)
+        await retry_pods(client, namespace, name, container, patience, wait=wait)
 
     session.run(work)
-
-
-async def _retry(
-    client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
-) -> None:
-    from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
-    from syncpod.cli.temporal.pods import require_pod
-    from syncpod.messages.pod_commands import BACKOFF_EXPIRED
-    from syncpod.messages.signals import BackoffExpired
-
-    pod = (await require_pod(client, namespace, name)).pod
-    held = await _held(client, namespace, name)
-    if not held:
-        await pod_to_signal(client, namespace, name)  # raises Failure if the pod is ending or has ended
-    subjects = [subject for subject in held if container in ("", subject)]
-    if not subjects:
-        raise _nothing_waits(pod, container, held)
-    for subject in subjects:
-        await signal(client, pod, BACKOFF_EXPIRED, BackoffExpired(container=subject))
-    say(f"pod/{name} retrying ({', '.join(subjects)})")
-    if wait:
-        say(f"pod/{name} {await until_up(client, pod, patience, lambda _: True)}")
-
-
-async def _held(client: Client, namespace: str, name: str) -> list[str]:
-    """Return what the pod's back-offs hold: containers, and steps of the whole pod such as ``create_sandbox``."""
-    from temporalio.client import WorkflowQueryFailedError
-    from temporalio.service import RPCError
-
-    from syncpod.cli.temporal.pod_reads import ask_pod
-    from syncpod.messages.identity import pod_workflow_id
-
-    try:
-        plan = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
-    except (WorkflowQueryFailedError, RPCError):
-        raise Failure(f'pod "{name}" does not answer') from None
-    return [hold["subject"] for hold in plan["holds"]]
-
-
-def _nothing_waits(pod: Pod, container: str, held: list[str]) -> Failure:
-    """Return the failure that there is no back-off to end, with the pod's state."""
-    from syncpod.api.views.pod_columns import summarize
-    from syncpod.cli.machine.containers import chosen_container
-    from syncpod.pod import pod_to_wire
-
-    name = pod.metadata.name
-    if not container:
-        return Failure(f'pod "{name}" is not in a back-off: it is {summarize(pod_to_wire(pod)).status}')
-    chosen_container(pod, container)
-    others = f"; {', '.join(held)} is" if held else ""
-    return Failure(f'container "{container}" in pod "{name}" is not in a back-off{others}')

@@ -6,21 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from syncpod.cli.commands.apply import apply_manifests
-from syncpod.cli.commands.create import existing_pods
-from syncpod.cli.commands.delete import delete
+from syncpod.cli.actions.apply import apply_manifests
+from syncpod.cli.actions.create import existing_pods
 from syncpod.cli.commands.exec import has_terminal
-from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
-from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
-
     from syncpod.pod import Admission
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="NAME [-- ARG...]", show_default=False, hidden=True)]
@@ -108,11 +103,13 @@ def run(
         **streams,
     }
     document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
-    admission = _admitted(document)
+    from syncpod.cli.actions.run import admitted_pod, print_new, run_attached
+
+    admission = admitted_pod(document)
     if dry_run == "client":
-        _print(document, name, output)
+        print_new(document, name, output)
     elif is_attached:
-        raise typer.Exit(_attached(_new(admission), node, name, namespace, remove=remove))
+        raise typer.Exit(run_attached(_new(admission), node, name, namespace, remove=remove))
     else:
         apply_manifests(_new(admission), node, read_timeout(timeout), wait=wait, creates=True)
 
@@ -123,26 +120,6 @@ def _new(admission: Admission) -> Manifests:
     if existing := existing_pods(manifests):
         raise Failure("\n".join(existing))
     return manifests
-
-
-def _attached(manifests: Manifests, node: str, name: str, namespace: str, *, remove: bool) -> int:
-    """Run the pod, and follow its container until it ends; return the exit code."""
-    from syncpod.cli.temporal import session
-
-    async def work(client: Client) -> int:
-        from syncpod.cli.commands.attached_container import stay, until_begun
-        from syncpod.cli.temporal.pods import require_pod
-
-        pod = (await require_pod(client, namespace, name)).pod
-        return await stay(await until_begun(client, pod, name), name)
-
-    apply_manifests(manifests, node, creates=True)  # raises before the pod could count as ours
-    interrupts.enable()
-    try:
-        return session.run(work)
-    finally:
-        if remove:
-            delete([f"pod/{name}"], namespace=namespace)
 
 
 def _document(
@@ -156,17 +133,6 @@ def _document(
         "metadata": {"name": name, "namespace": namespace, "labels": _labels(labels) or {"run": name}},
         "spec": {"containers": [{"name": name, "image": image} | given], "restartPolicy": restart},
     }
-
-
-def _admitted(document: dict[str, Any]) -> Admission:
-    """Return the document checked, with its defaults. Raises BadInput."""
-    from syncpod.pod import PodInvalid, admit, parse_pod
-
-    try:
-        return admit(parse_pod(document))
-    except PodInvalid as wrong:
-        name = document["metadata"]["name"]
-        raise BadInput("\n".join(f"pod {name}: {problem}" for problem in wrong.problems)) from None
 
 
 def _check(restart: str, dry_run: str, output: str) -> None:
@@ -187,15 +153,6 @@ def _check_streams(*, stdin: bool, tty: bool, is_attached: bool, remove: bool, w
         raise BadInput("--tty: needs --stdin (-it)")
     if is_attached and wait:
         raise BadInput("either --wait or --attach")
-
-
-def _print(document: dict[str, Any], name: str, output: str) -> None:
-    from syncpod.cli.view.documents import print_documents
-
-    if output in ("json", "yaml"):
-        print_documents([document], output, single=True)
-    else:
-        say(f"pod/{name}" if output else f"pod/{name} created (dry run)")
 
 
 def _variable(text: str) -> dict[str, str]:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
 from syncpod.cli.input.options import ServerGuard, ServerPort, ServerUi, ServerUiPort, StateDir
 
 if TYPE_CHECKING:
-    import subprocess
-
-_SETTLED_SECONDS: Final = 30.0
-"""Seconds until a started server's worker has probably connected; then memory that only the start needed is freed."""
+    pass
 
 
 def server(
@@ -49,12 +45,14 @@ def server(
             f"the Temporal server of {directory} runs already, at {record.address} (pid {record.process.pid})"
         )
     page = record.ui or "off"
+    from syncpod.cli.actions.server import until_ended
+
     try:
         set_rule = port_guard.set_guard if guard else port_guard.renew_guard
         set_rule(here.node, listening_ports(child.pid))
         say(f"Temporal server at {record.address}, UI {page}, state {directory}, log {server_log(directory)}")
         notify_ready()
-        code = asyncio.run(_ended(child, partial(dev_server.give_back_start_pages, record)))
+        code = asyncio.run(until_ended(child, partial(dev_server.give_back_start_pages, record)))
     except BaseException:  # also the KeyboardInterrupt of a signal that comes before the loop handles signals
         child.terminate()
         child.wait()
@@ -63,18 +61,3 @@ def server(
     forget_server(directory)
     if code not in (0, -signal.SIGTERM):
         raise Failure(f"the Temporal server ended with {code}; its log is {server_log(directory)}")
-
-
-async def _ended(child: subprocess.Popen[bytes], settled: Callable[[], None]) -> int:
-    """Return the child's exit code; end it on SIGINT and SIGTERM. Calls `settled` once it has served for a while.
-
-    Another thread waits for the child, since a main thread blocked in waitpid could miss a signal. The event loop is
-    woken by each signal, whichever thread the kernel delivers it to.
-    """
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, child.terminate)
-    loop.call_later(_SETTLED_SECONDS, settled)
-    return await asyncio.to_thread(child.wait)

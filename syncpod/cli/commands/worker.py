@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -20,23 +17,6 @@ def worker(context: typer.Context) -> None:
     from syncpod.cli.machine.worker_process import worker_program
 
     program = worker_program()
-    run_in_place([sys.executable, str(program), *context.args], _environment(context.args))
+    from syncpod.cli.actions.worker import environment_of
 
-
-def _environment(arguments: Sequence[str]) -> dict[str, str]:
-    """Return our environment, with the state directory's Temporal server added if none is named.
-
-    Raises BadInput if there is no server.
-    """
-    from syncpod.cli.temporal.session import connection
-
-    flags = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    flags.add_argument("--state-dir", default="")
-    flags.add_argument("-h", "--help", action="store_true")
-    try:
-        asked, _ = flags.parse_known_args(arguments)
-    except argparse.ArgumentError:
-        return dict(os.environ)  # the worker itself reports what is wrong with its flags
-    if asked.help:
-        return dict(os.environ)
-    return {**os.environ, "TEMPORAL_ADDRESS": connection(asked.state_dir)["target_host"]}
+    run_in_place([sys.executable, str(program), *context.args], environment_of(context.args))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from syncpod.cli.commands.plan import plan_of_manifest
+from syncpod.cli.actions.plan import plan_of_manifest
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphan_notes import note_if_earlier
@@ -94,7 +94,7 @@ async def _asked(
 
 async def _compared(client: Client, pod: Pod) -> Change:
     """Compare a pod with the existing one. Raises Failure if the existing pod does not answer."""
-    from syncpod.cli.commands.apply_forecast import metadata_differs, spec_differs
+    from syncpod.cli.actions.apply_forecast import metadata_differs, spec_differs
     from syncpod.cli.temporal.pods import read_pod, require_answer
 
     fetched = await read_pod(client, pod.metadata.namespace, pod.metadata.name)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.text import printable
-from syncpod.cli.commands.attach import attach
-from syncpod.cli.commands.exec import write_ours
+from syncpod.cli.actions.attach import attach
+from syncpod.cli.actions.exec import write_ours
 from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.journal.records import NEVER_RAN

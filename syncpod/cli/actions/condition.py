@@ -1,0 +1,28 @@
+"""The work of ``syncpod condition``: set a condition that a pod's node does not set, such as a readiness gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from syncpod.cli.console import say
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.temporal.operator_signals import signal
+from syncpod.cli.temporal.pods import require_pod
+from syncpod.lifecycle.conditions import foreign_problem
+from syncpod.messages.pod_commands import SET_CONDITION
+from syncpod.messages.signals import SetCondition
+from syncpod.pod import PodCondition
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+
+async def set_condition(client: Client, namespace: str, name: str, payload: dict[str, str]) -> None:
+    """Set a condition of a pod. Raises BadInput for a condition that its node sets, and Failure."""
+    pod = (await require_pod(client, namespace, name)).pod
+    if problem := foreign_problem(PodCondition.model_validate(payload), pod.status.conditions):
+        raise BadInput(problem)
+    if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):
+        raise Failure(f'pod "{name}" has ended and is being deleted')
+    await signal(client, pod, SET_CONDITION, SetCondition.model_validate(payload))
+    say(f"pod/{name} condition {payload['type']} is {payload['status']}")

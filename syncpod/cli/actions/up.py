@@ -1,0 +1,157 @@
+"""The work of ``syncpod up``: start everything that pods need on this machine, and apply pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from syncpod.api.views.pod_columns import HEADER
+from syncpod.cli import local_processes
+from syncpod.cli.actions.apply import apply_all
+from syncpod.cli.actions.up_checks import checked
+from syncpod.cli.actions.up_texts import exports, how_to_go_on, not_followed, tell, tell_what_next, what_runs
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
+from syncpod.cli.input.manifests import Manifests
+from syncpod.cli.machine.kept_logs import last_words
+from syncpod.cli.machine.object_apply import keep
+from syncpod.cli.machine.runtime_choice import choose
+from syncpod.cli.machine.settings import kept_settings, settings
+from syncpod.cli.orphans import notice
+from syncpod.cli.temporal import session
+from syncpod.cli.temporal.ephemeral_containers import without_known
+from syncpod.cli.temporal.foresight import refuse_unenforced
+from syncpod.cli.temporal.pod_apply import refuse_cordoned
+from syncpod.cli.temporal.pod_waits import lacks_image, sentences, until_settled
+from syncpod.cli.view.progress import Progress
+from syncpod.cli.view.rows import coloured_lines, row_of
+from syncpod.settings.variables import MANIFEST_DIR
+from syncpod.settings.worker_record import serving
+
+if TYPE_CHECKING:
+    from temporalio.envconfig import ClientConnectConfig
+
+    from syncpod.cli.machine.runtime_choice import Choice
+    from syncpod.pod import Pod
+    from syncpod.settings.node import NodeSettings
+    from syncpod.settings.worker_record import WorkerRecord
+
+
+@contextlib.contextmanager
+def nothing_started() -> Iterator[None]:
+    """On Ctrl-C in the block, print that nothing was started, and exit."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        remark("\nNothing was started.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def checked_ports(server: int | None, ui_port: int | None, ui: bool, guard: bool) -> local_processes.Ports:
+    """Return the ports of the server and of its UI."""
+    return local_processes.Ports(server, ui_port, ui, guard)
+
+
+def read_settings(manifests: Manifests, guard: bool, **flags: Any) -> tuple[NodeSettings, WorkerRecord | None]:
+    """Return the node's checked settings, given flags, and the worker that served it then. Raises Failure, BadInput."""
+    here = settings(**flags)
+    worker = serving(here.state_dir)
+    return checked(here, manifests, memory_is_named=bool(flags["memory_dir"]), guard=guard), worker
+
+
+def chosen_runtime(here: NodeSettings, *, asked: str, embedded: bool, simulate: bool) -> Choice:
+    """Return the runtime to use. Raises Failure and BadInput."""
+    return choose(here, asked=asked, embedded=embedded, simulate=simulate)
+
+
+def start_all(
+    read: Callable[[Manifests, bool], tuple[NodeSettings, WorkerRecord | None]],
+    choose: Callable[[NodeSettings], Choice],
+    manifests: Manifests,
+    patience: timedelta | None,
+    ports: local_processes.Ports,
+) -> None:
+    """Start what does not run, apply the manifests, and print what to do next. Raises Failure.
+
+    If another command has started the node's worker since the settings were read, they are read again, since those of
+    the last start hold. On Ctrl-C, prints which processes are running, and exits.
+    """
+    with nothing_started():
+        here, worker = read(manifests, ports.guard)
+        choice = choose(here)
+    admissions = manifests.pods
+    begun = False
+    try:
+        followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
+        try:
+            server, running = _processes(here, choice, ports)
+        except Failure:
+            if serving(here.state_dir) == worker:
+                raise
+            here, _ = read(manifests, ports.guard)
+            server, running = _processes(here, choose(here), ports)
+        if not (server.started or running.started):
+            remark("Everything runs already")
+        tell(here, server, running)
+        if followed and not running.worker.manifest_dir:
+            remark(not_followed(followed))
+        if note := notice.note(server.config, running.worker):
+            remark(note)
+        if admissions or manifests.objects:
+            say()
+        if admissions:
+            begun = True
+            asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, patience))
+        else:
+            keep(manifests, here)
+    except KeyboardInterrupt:
+        what = how_to_go_on(admissions) if begun else what_runs(here, admissions)
+        remark("\n".join(["", *exports(here, None), what]))
+        raise typer.Exit(INTERRUPTED) from None
+    tell_what_next(here, server, admissions)
+
+
+def _processes(
+    here: NodeSettings, choice: Choice, ports: local_processes.Ports
+) -> tuple[local_processes.Server, local_processes.LocalNode]:
+    """Start the server, the runtime and the worker, each if it does not run. Raises Failure."""
+    server = local_processes.start_server(here, ports)
+    return server, local_processes.start_node(here, choice, server)
+
+
+async def _bring_up(
+    config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
+) -> None:
+    client = await session.connect(config, here.state_dir)
+    try:
+        pods = await without_known(client, manifests.pods)
+        nodes = await refuse_cordoned(client, [admission.pod for admission in pods], node)
+        await refuse_unenforced(client, [admission.pod for admission in pods], node, nodes)
+    except BadInput as wrong:  # not BadInput, since processes have been started
+        raise Failure(str(wrong)) from None
+    keep(manifests, here)
+    applied = await apply_all(client, pods, node, nodes)
+
+    def gives_up(pod: Pod) -> bool:
+        return patience is None and lacks_image(pod)
+
+    with Progress(last_words=last_words) as progress:
+        outcomes = await until_settled(client, applied, timeout=patience, show=progress.show, gives_up=gives_up)
+    say()
+    say("\n".join(coloured_lines(HEADER, [row_of(fetched.listed) for _, fetched, _ in outcomes if fetched])))
+    _, bad = sentences(outcomes, patience)
+    given_up = [fetched.pod.metadata.name for _, fetched, _ in outcomes if fetched and gives_up(fetched.pod)]
+    if given_up:
+        remark(
+            "The node keeps trying to pull the images: "
+            f"`{shlex.quote(program())} wait pod {' '.join(given_up)} --for condition=Ready` waits for them, "
+            "as does --timeout; a corrected manifest can be applied over this one"
+        )
+    if bad:
+        raise Failure("\n".join(bad))
