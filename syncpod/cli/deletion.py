@@ -7,6 +7,7 @@ finds the objects and ends them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_field_selector, read_selector
+from syncpod.cli.several import together
 from syncpod.fleet.workload_traits import KINDS
 
 if TYPE_CHECKING:
-    import asyncio
-
     from syncpod.api.field_selector import FieldSelector
     from syncpod.api.label_selector import Selector
 
@@ -223,8 +223,6 @@ async def delete(owner: Owner, request: DeletionRequest, how: Deleting) -> int:
     except Failure as failure:
         failures.append(failure)
     if failures:
-        from syncpod.cli.several import together
-
         raise together(failures, done=len(failures) < len(things))
     return len(things)
 
@@ -241,8 +239,6 @@ async def _each(
     deed: Callable[[Thing], Awaitable[DeletionResult]], things: Sequence[Thing]
 ) -> list[tuple[Thing, DeletionResult | Failure]]:
     """Call `deed` for each of these, several at a time; a failure of one does not stop the others."""
-    import asyncio
-
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def do(thing: Thing) -> tuple[Thing, DeletionResult | Failure]:
@@ -261,8 +257,6 @@ async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta |
     Raises Failure on a timeout, or once no worker can end the remaining objects. The failure names what each remaining
     object waits for.
     """
-    import asyncio
-
     if not going:
         return
     waits = {asyncio.ensure_future(each.gone()): each for each in going}
@@ -299,8 +293,6 @@ def _still_there(left: Sequence[tuple[Going, str]], *, in_vain: bool) -> str:
 
 async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
     """Return these in order, each with the reason why it has not ended. Raises Failure."""
-    import asyncio
-
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def why(each: Going) -> tuple[Going, str]:
@@ -312,8 +304,6 @@ async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
 
 async def _tell(left: Callable[[], Sequence[Going]]) -> None:
     """Print what the deletions wait for whenever that has changed, at growing intervals, until cancelled."""
-    import asyncio
-
     pause = TELL_SECONDS
     while True:
         await asyncio.sleep(pause)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
+from syncpod.cli.several import together
 
 
 class Descriptions:
@@ -37,8 +38,6 @@ class Descriptions:
     def end(self, nothing: str) -> None:
         """Raise one Failure for all objects that are not described; if nothing was printed, print `nothing`."""
         if told := [each for each in self.failures if str(each)]:
-            from syncpod.cli.several import together
-
             raise together(told, done=self._has_printed)
         if self.failures:  # without a text: the node's own command has printed the reason
             raise self.failures[0]

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
+from syncpod.cli.fleet_endpoint import EndpointUnreachable, reached
 from syncpod.cli.streams.command_streams import Output, Write
 from syncpod.cli.temporal.fleet_answers import silence
 from syncpod.messages.fleet import FLEET_QUEUE, FleetNodeView
@@ -103,8 +104,6 @@ async def run_there(
     if why := why_not(tuple(words)):
         raise Failure(why)
     if node.endpoint and state_dir is not None:
-        from syncpod.cli.fleet_endpoint import EndpointUnreachable, reached
-
         try:
             async with reached(state_dir, node) as way:
                 return await way.run(words, write=write, stdin=stdin)

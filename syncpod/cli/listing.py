@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,6 +23,7 @@ from syncpod.cli.view.documents import is_of_documents, known_output, print_docu
 from syncpod.cli.view.label_columns import LabelColumns, read_label_columns
 from syncpod.cli.view.live_table import LiveTable, can_redraw
 from syncpod.cli.view.rows import Row, painted
+from syncpod.cli.view.sorting import in_order, sort_path
 
 if TYPE_CHECKING:
     from syncpod.api.field_selector import FieldSelector
@@ -151,8 +153,6 @@ def selecting(namespace: str | None, conditions: Selector, fields: FieldSelector
 
 
 def _order(sort_by: str) -> Path:
-    from syncpod.cli.view.sorting import sort_path
-
     return sort_path(sort_by)
 
 
@@ -263,7 +263,6 @@ class ListingPrinter:
     def _in_order(self, rows: Sequence[Row]) -> Sequence[Row]:
         if self.form.order is None:
             return rows
-        from syncpod.cli.view.sorting import in_order
 
         return in_order(rows, self.form.order, lambda row: row.document)
 
@@ -301,8 +300,6 @@ def show(listing: ListingPrinter, find: Callable[[], FoundObjects]) -> None:
 
 async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
     """As `show`, but await `find`."""
-    import asyncio
-
     found = await find()
     goes_on = listing.begin(found)
     while goes_on:

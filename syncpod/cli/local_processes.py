@@ -28,6 +28,7 @@ from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RuntimeRecord, running_runtime
 from syncpod.settings.table import first_difference
 from syncpod.settings.worker_record import WorkerRecord, serving
+from syncpod.temporal.plugin import NoServer, connection_settings
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
@@ -83,8 +84,6 @@ def start_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
     The node's server is the one that its worker was last started with, if that is not our own. Raises Failure, before
     anything is started, if a worker of the state directory uses another server.
     """
-    from syncpod.temporal.plugin import NoServer, connection_settings
-
     try:
         config = connection_settings(default_address="")
     except NoServer as error:
@@ -140,8 +139,6 @@ def _server_of_others(here: NodeSettings) -> tuple[str, str] | None:
 
 def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
     """Return the server that a worker was started with, whatever is configured now. Raises Failure."""
-    from syncpod.temporal.plugin import NoServer, connection_settings
-
     end_all_unrecorded(here.state_dir)
     if before.own_server:
         return _start_own_server(here)
@@ -154,8 +151,6 @@ def start_server_of(here: NodeSettings, before: StartedWorker) -> Server:
 
 
 def _start_own_server(here: NodeSettings, ports: Ports = _ANY_PORTS) -> Server:
-    from syncpod.temporal.plugin import NoServer, connection_settings
-
     try:
         server, child = dev_server.start(here.state_dir, port=ports.server, ui_port=ports.ui, ui=ports.has_ui)
         if child is None:

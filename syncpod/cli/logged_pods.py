@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from syncpod.api.listed import why_recorded
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.kept_logs import noted_pod
+from syncpod.cli.machine.own_journal import missing
+from syncpod.cli.node_api import NodeApi
+from syncpod.cli.orphans.found_orphans import this_node
+from syncpod.pod import Pod
 
 if TYPE_CHECKING:
     from syncpod.api.client import Reply
-    from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
 
 LoggedPod: TypeAlias = "tuple[Pod, NodeContext | None]"
@@ -27,8 +31,6 @@ def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
     A pod whose workflow does not answer is returned from this machine's records. Without a record, raises Failure for a
     named pod; a selected pod is left out, with a note. Also raises Failure if no pod has the name.
     """
-    from syncpod.cli.machine.own_journal import missing
-    from syncpod.cli.node_api import NodeApi
 
     def read(reply: Reply) -> list[dict[str, Any]]:
         return [each for each in reply.document["items"] if not name or each["metadata"]["name"] == name]
@@ -40,7 +42,6 @@ def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
             raise Failure(missing(api.server, namespace, name))
     if not documents:
         remark(f"No resources found in {namespace} namespace.")
-    from syncpod.pod import Pod
 
     found: list[LoggedPod] = []
     for document in documents:
@@ -55,9 +56,6 @@ def logged_pods(namespace: str, name: str, selector: str) -> list[LoggedPod]:
 
 def _noted(document: Mapping[str, Any]) -> tuple[Pod, NodeContext]:
     """Print a note and return this machine's record of a pod that does not answer. Raises Failure without a record."""
-    from syncpod.cli.machine.kept_logs import noted_pod
-    from syncpod.cli.orphans.found_orphans import this_node
-
     node, metadata, why = this_node(), document["metadata"], why_recorded(document)
     pod = noted_pod(node, metadata["namespace"], metadata["name"], metadata.get("uid", ""))
     if pod is None:

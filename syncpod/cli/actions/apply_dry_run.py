@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from syncpod.cli.actions.apply_forecast import metadata_differs, spec_differs
 from syncpod.cli.actions.plan import plan_of_manifest
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.object_apply import what_would_change
 from syncpod.cli.orphan_notes import note_if_earlier
 from syncpod.cli.several import together
+from syncpod.cli.temporal.foresight import Foresight
+from syncpod.cli.temporal.pods import read_pod, require_answer
 from syncpod.messages.pod_commands import Change
 from syncpod.pod import Admission, Pod
 
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.input.manifests import Manifests
-    from syncpod.cli.temporal.foresight import Foresight
     from syncpod.settings.node import NodeSettings
 
 _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.UNCHANGED}
@@ -24,8 +27,6 @@ _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.
 
 def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
     """Print what would happen to the ConfigMaps and Secrets, which have passed `object_apply.require_possible`."""
-    from syncpod.cli.machine.object_apply import what_would_change
-
     if manifests.objects:
         for one in what_would_change(manifests, here):
             say(f"{one.ref.kind.lower()}/{one.ref.name} {one.change}{mark}")
@@ -42,8 +43,6 @@ async def say_all(
     nothing is printed. With `asks`, workflows are queried for changes that they would refuse. Nodes are queried too:
     whether they are cordoned, and whether they have room for each new pod beside the earlier ones.
     """
-    from syncpod.cli.temporal.foresight import Foresight
-
     foresight = Foresight(client)
     refused: list[_Refused] = []
     changes: list[tuple[Admission, Change]] = []
@@ -94,9 +93,6 @@ async def _asked(
 
 async def _compared(client: Client, pod: Pod) -> Change:
     """Compare a pod with the existing one. Raises Failure if the existing pod does not answer."""
-    from syncpod.cli.actions.apply_forecast import metadata_differs, spec_differs
-    from syncpod.cli.temporal.pods import read_pod, require_answer
-
     fetched = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
     if fetched is None:
         return Change.CREATED

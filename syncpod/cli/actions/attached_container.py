@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,13 @@ from syncpod.cli.actions.attach import attach
 from syncpod.cli.actions.exec import write_ours
 from syncpod.cli.console import remark, warn
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.containers import current_instance, status_of
+from syncpod.cli.machine.runtime_client import runtime_of, unanswered
+from syncpod.cli.streams.command_streams import NeverRan, Output, StreamBroken
+from syncpod.cli.temporal.pods import not_found, read_pod
+from syncpod.cri.errors import CriError, TransportFault
 from syncpod.journal.records import NEVER_RAN
+from syncpod.node.log_reading import LogUnreadable, read_log
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -27,11 +34,6 @@ _UNDER_WAY: Final = ("", "ContainerCreating", "PodInitializing")
 
 async def until_begun(client: Client, pod: Pod, container: str) -> Pod:
     """Return the pod once the container runs or has ended. Raises Failure with the reason if it does not start."""
-    import asyncio
-
-    from syncpod.cli.machine.containers import status_of
-    from syncpod.cli.temporal.pods import not_found, read_pod
-
     meta = pod.metadata
     while True:
         fetched = await read_pod(client, meta.namespace, meta.name)
@@ -58,10 +60,6 @@ async def stay(pod: Pod, name: str) -> int:
 
     If it reads no input, or has ended already, its log is followed, so that no output is missed.
     """
-    from syncpod.cli.machine.containers import current_instance, status_of
-    from syncpod.cli.machine.runtime_client import runtime_of, unanswered
-    from syncpod.cri.errors import CriError, TransportFault
-
     instance = current_instance(pod, name)
     containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
     container = next(each for each in containers if each.name == name)
@@ -80,8 +78,6 @@ async def stay(pod: Pod, name: str) -> int:
 
 async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool) -> bool:
     """Attach until the container or our input ends; return False if it had ended before. Raises Failure."""
-    from syncpod.cli.streams.command_streams import NeverRan, StreamBroken
-
     try:
         await attach(pod, container_id, stdin=True, tty=tty)
     except Failure as failure:
@@ -94,9 +90,6 @@ async def _attach(runtime: CriClient, pod: Pod, container_id: str, *, tty: bool)
 
 async def _follow(runtime: CriClient, container_id: str) -> None:
     """Print a container's log until the container has ended; nothing if it never ran, and so has no log."""
-    from syncpod.cli.streams.command_streams import Output
-    from syncpod.cri.errors import CriError
-    from syncpod.node.log_reading import LogUnreadable, read_log
 
     async def runs() -> bool:
         try:
@@ -119,8 +112,6 @@ async def _follow(runtime: CriClient, container_id: str) -> None:
 
 async def _outcome(runtime: CriClient, pod: Pod, container: str, container_id: str) -> int:
     """Return a container's exit code; 0 if it keeps running, since we were detached from it."""
-    import asyncio
-
     for _ in range(_LOOKS_FOR_THE_END):
         status = (await runtime.container_status(container_id)).container
         if status.state != "running":

@@ -10,6 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.own_journal import last_sign, settled
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import recorded_worker
+from syncpod.cli.orphan_notes import orphans_here
+from syncpod.cli.temporal import session
+from syncpod.cli.temporal.pods import orphan_pods
+from syncpod.cli.view.node_explanation import document, lines, silence_of_server
+from syncpod.journal.reading import NoJournal, gaps_of, node_summary
 from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
 from syncpod.settings.worker_record import serving
 
@@ -27,11 +35,6 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
     `names` are the nodes that were named; empty = this machine's node. Raises Failure, also for another node, and
     BadInput.
     """
-    from syncpod.cli.machine.own_journal import settled
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cli.view.node_explanation import document, lines, silence_of_server
-    from syncpod.journal.reading import NoJournal, gaps_of, node_summary
-
     here = settings()
     unrecorded = settled(here.state_dir)
     now = datetime.now(UTC)
@@ -62,12 +65,8 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
 
 def _orphans() -> list[str]:
     """Return the UIDs of this machine's orphans; [] if the Temporal server does not answer."""
-    from syncpod.cli.orphan_notes import orphans_here
-
     if not orphans_here(None):
         return []
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.pods import orphan_pods
 
     try:
         return [each.pod.metadata.uid for each in session.run(lambda client: orphan_pods(client, None))]
@@ -80,8 +79,6 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
 
     Raises Failure if another node was named, and BadInput for several names.
     """
-    from syncpod.cli.machine.state_directory import recorded_worker
-
     if len(names) > 1:
         raise BadInput(f"name one node, not {len(names)}")
     worker = serving(state_dir) or recorded_worker(state_dir)
@@ -96,8 +93,6 @@ def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:
 
 def _served(here: NodeSettings) -> str:
     """Return the sentence about the worker that serves the node, or that none does."""
-    from syncpod.cli.machine.own_journal import last_sign
-
     worker = serving(here.state_dir)
     if worker is None:
         last = last_sign(here)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import require_json
+from syncpod.cli.temporal import fleet, fleet_placement
+from syncpod.cli.temporal.fleet_pods import kind_and_name
+from syncpod.cli.view import placement_explanation
 from syncpod.fleet.workload_traits import TEMPLATED
 
 if TYPE_CHECKING:
@@ -24,10 +27,6 @@ def explain_placement(
 
     `others` are the other flags that were given; none of them is allowed with --placement.
     """
-    from syncpod.cli.temporal import fleet, fleet_placement
-    from syncpod.cli.temporal.fleet_pods import kind_and_name
-    from syncpod.cli.view import placement_explanation
-
     require_json(output)
     if others:
         raise BadInput(f"--placement: shows all nodes as they are now, and cannot be combined with {', '.join(others)}")

@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import Failure
+from syncpod.cli.view import span_tree
+from syncpod.cli.view.console_spans import spans_in
+from syncpod.cli.view.span_tree import traces_of
+from syncpod.cli.view.start_timeline import document, heading, lines
+from syncpod.journal.start import start_of
 
 if TYPE_CHECKING:
     from syncpod.cli.view.span_tree import SpanTree
@@ -34,9 +39,6 @@ def explain_start(
     `absences` are the times without a worker. `traced` is a worker's log: with it, the traces of the start are printed
     from that log instead. Raises Failure if the log has none.
     """
-    from syncpod.cli.view.start_timeline import document, heading, lines
-    from syncpod.journal.start import start_of
-
     found = start_of(records, container=container, restart=restart, absences=absences)
     if found is None:
         which = f" of restart {restart}" if restart is not None else ""
@@ -47,8 +49,6 @@ def explain_start(
         more = {"traces": [tree.document() for tree in trees]} if traced is not None else {}
         say(json.dumps(document(records, found) | more, indent=4))
     elif traced is not None:
-        from syncpod.cli.view import span_tree
-
         say("\n".join((heading(records, found), *span_tree.lines(trees))))
     else:
         say("\n".join(lines(records, found, wide=terminal_width())))
@@ -56,9 +56,6 @@ def explain_start(
 
 def _traces(records: PodRunRecords, start: Start, log: Path) -> list[SpanTree]:
     """Return the traces of a start. Raises Failure if there are none."""
-    from syncpod.cli.view.console_spans import spans_in
-    from syncpod.cli.view.span_tree import traces_of
-
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _READ))

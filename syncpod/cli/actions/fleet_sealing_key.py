@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -11,14 +12,21 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli.commands.fleet_certificates import issued_by
 from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.fleet_home import open_here
+from syncpod.cli.temporal import fleet
+from syncpod.cli.temporal.key_uses import ended_before
+from syncpod.cli.temporal.sealing_keys import Certified, use_everywhere, what_needs, without_it
+from syncpod.gate.sealing_key_files import SealingKeyFiles
+from syncpod.gate.sealing_keys import LOOK_SECONDS
 from syncpod.kernel.os_errors import sentence_of
+from syncpod.messages.fleet import FLEET_QUEUE
 from syncpod.settings.values import SettingsInvalid
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.temporal.sealing_keys import Certified, Needs
-    from syncpod.gate.sealing_key_files import SealingKeyFiles
+    from syncpod.cli.temporal.sealing_keys import Needs
+
 
 _ANSWER_SECONDS: Final = 10.0
 """Seconds that `use` waits until the joined nodes trust the key."""
@@ -58,10 +66,6 @@ def use(state_dir: str, after: str) -> None:
 
     May be repeated. Raises Failure, BadInput.
     """
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.sealing_keys import use_everywhere, without_it
-    from syncpod.gate.sealing_keys import LOOK_SECONDS
-
     files = _files(state_dir)
     with _readable():
         before = next(iter(files.read()))
@@ -72,8 +76,6 @@ def use(state_dir: str, after: str) -> None:
     sealing = fleet.object_sealing(state_dir)
 
     async def work(client: Client) -> list[str]:
-        import asyncio
-
         # A worker that has not read the new key yet would send nodes the earlier one.
         await asyncio.sleep(2 * LOOK_SECONDS)
         await use_everywhere(client, sealing)
@@ -85,12 +87,6 @@ def use(state_dir: str, after: str) -> None:
 
 def remove(state_dir: str, named: str, *, force: bool) -> None:
     """Remove a key that nothing needs. Raises Failure if something needs it, and BadInput for the key that seals."""
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.key_uses import ended_before
-    from syncpod.cli.temporal.sealing_keys import what_needs
-    from syncpod.gate.sealing_keys import LOOK_SECONDS
-    from syncpod.messages.fleet import FLEET_QUEUE
-
     files = _files(state_dir)
     with _readable():
         found = list(files.read())
@@ -139,9 +135,6 @@ def _require_unneeded(named: str, current: str, needs: Needs, ended: int, *, for
 
 def _certified(state_dir: str) -> list[Certified]:
     """Return the nodes with a certificate that is valid, and when each was last invited. Blocks. Raises BadInput."""
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.cli.temporal.sealing_keys import Certified
-
     at, invited = datetime.now(UTC), dict[str, datetime]()
     for each in issued_by(open_here(state_dir)):
         if not each.revoked and each.not_after > at:
@@ -150,9 +143,6 @@ def _certified(state_dir: str) -> list[Certified]:
 
 
 def _files(state_dir: str) -> SealingKeyFiles:
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.gate.sealing_key_files import SealingKeyFiles
-
     return SealingKeyFiles(open_here(state_dir))
 
 

@@ -10,22 +10,27 @@ from syncpod.api.label_selector import Selector
 from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
+from syncpod.cli.listing import FoundObjects
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.temporal import session
+from syncpod.cli.temporal.nodes import list_nodes, notes_of_ended, read_node, why_absent
+from syncpod.cli.temporal.pods import list_pods, orphan_pods
+from syncpod.cli.view.node_description import describe
+from syncpod.cli.view.node_table import HEADER, WIDE, document, row
+from syncpod.cli.view.rows import Row
+from syncpod.node.loop_stalls import read_loop_stall
 from syncpod.settings.worker_record import read_worker_record
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedNode, FetchedPod
-    from syncpod.cli.listing import FoundObjects, ListingPrinter
+    from syncpod.cli.listing import ListingPrinter
     from syncpod.node.loop_stalls import LoopStall
 
 
 async def find_nodes(client: Client, names: Sequence[str], listing: ListingPrinter) -> FoundObjects:
     """Return the named nodes, or all. The first list of all has notes about nodes whose workflows have ended."""
-    from syncpod.cli.listing import FoundObjects
-    from syncpod.cli.view.node_table import HEADER, WIDE, document, row
-    from syncpod.cli.view.rows import Row
-
     found, missing = await _find(client, names)
     notes = [] if names or listing.has_begun else await _notes_of_absent(client, found)
     now = datetime.now(UTC)
@@ -35,12 +40,8 @@ async def find_nodes(client: Client, names: Sequence[str], listing: ListingPrint
 
 def describe_nodes(names: Sequence[str]) -> None:
     """Describe the named nodes, or all. Raises Failure for those that do not exist."""
-    from syncpod.cli.temporal import session
 
     async def work(client: Client) -> tuple[list[list[str]], list[str]]:
-        from syncpod.cli.temporal.pods import list_pods, orphan_pods
-        from syncpod.cli.view.node_description import describe
-
         found, missing = await _find(client, names)
         if not names:
             notes = await _notes_of_absent(client, found)
@@ -66,9 +67,6 @@ def describe_nodes(names: Sequence[str]) -> None:
 
 def _stall_of(node: str) -> LoopStall | None:
     """Return the newest stall of a worker's event loop; None if there is none, or the node is not this machine's."""
-    from syncpod.cli.machine.settings import settings
-    from syncpod.node.loop_stalls import read_loop_stall
-
     state_dir = settings().state_dir
     worker = read_worker_record(state_dir)
     return read_loop_stall(state_dir) if worker is not None and worker.node == node else None
@@ -80,15 +78,11 @@ def _node_of(fetched: FetchedPod) -> str:
 
 async def _notes_of_absent(client: Client, found: Sequence[FetchedNode]) -> list[str]:
     """Return notes about the nodes that are missing from a list of all, since their workflows have ended."""
-    from syncpod.cli.temporal.nodes import notes_of_ended
-
     return [f"Note: {note}" for note in await notes_of_ended(client, [one.name for one in found])]
 
 
 async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode], list[str]]:
     """Return the nodes, and a message for each that does not exist."""
-    from syncpod.cli.temporal.nodes import list_nodes, read_node, why_absent
-
     if not names:
         return await list_nodes(client), []
     found = {name: await read_node(client, name) for name in names}

@@ -10,6 +10,15 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import port_guard
+from syncpod.cli.machine.cluster_join import joined
+from syncpod.cli.machine.object_apply import require_possible
+from syncpod.cli.machine.object_store import memory_directory_of
+from syncpod.cli.machine.runtime_choice import require_same_name
+from syncpod.cli.machine.settings import kept_settings, require_valid, settings
+from syncpod.cli.machine.units_of_node import require_not_installed
+from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
+from syncpod.settings.directories import require_own_manifests
+from syncpod.settings.membership import read_membership
 from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import SIGNED
 
@@ -25,9 +34,6 @@ def cluster_of(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> st
     """
     if not bootstrap:
         return kubeconfig
-    from syncpod.cli.machine.cluster_join import joined
-    from syncpod.cli.machine.settings import settings
-    from syncpod.settings.membership import read_membership
 
     here = settings(node=node, state_dir=state_dir)
     if read_membership(here.state_dir) is not None:
@@ -37,12 +43,6 @@ def cluster_of(bootstrap: str, kubeconfig: str, node: str, state_dir: str) -> st
 
 def checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, guard: bool) -> NodeSettings:
     """Return the settings to start with. Raises Failure and BadInput, before anything is started."""
-    from syncpod.cli.machine.object_apply import require_possible
-    from syncpod.cli.machine.object_store import memory_directory_of
-    from syncpod.cli.machine.runtime_choice import require_same_name
-    from syncpod.cli.machine.settings import require_valid
-    from syncpod.cli.machine.units_of_node import require_not_installed
-
     require_valid(here)
     require_not_installed(here.state_dir, unless_serving=True)
     if here.manifest_dir is not None:
@@ -59,16 +59,11 @@ def checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, 
 
 def _is_signed(here: NodeSettings) -> bool:
     """Return whether the node takes only signed commands: if so set, or if the node is new and SYNCPOD_SIGNED unset."""
-    from syncpod.cli.machine.settings import kept_settings
-
     return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
 
 
 def _require_kubernetes(here: NodeSettings) -> None:
     """Raise BadInput if the kubeconfig cannot be used, or the node is a fleet's."""
-    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
-    from syncpod.settings.membership import read_membership
-
     assert here.kubeconfig is not None
     try:
         require_usable(read_kubeconfig(here.kubeconfig), here.node)
@@ -91,7 +86,6 @@ def _require_directory(manifests: Path) -> None:
         raise BadInput(f"manifest directory {manifests}: {error.strerror}") from None
     if not is_directory:
         raise BadInput(f"manifest directory {manifests}: is not a directory")
-    from syncpod.settings.directories import require_own_manifests
 
     try:
         require_own_manifests(manifests)

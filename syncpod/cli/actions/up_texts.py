@@ -11,6 +11,19 @@ from urllib.parse import quote
 import syncpod
 from syncpod.api.views.text import columns
 from syncpod.cli.console import paint, program, remark, say
+from syncpod.cli.machine.dev_server import HOST, PORT
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import (
+    is_marked,
+    log_directory,
+    running_server,
+    running_worker,
+    runtime_log,
+    server_log,
+    worker_log,
+)
+from syncpod.settings.directories import is_in_memory
+from syncpod.settings.process_records import running_runtime
 
 if TYPE_CHECKING:
     from syncpod.cli import local_processes
@@ -23,9 +36,6 @@ _NOT_READY: Final = 'PodReady = false AND PodPhase != "Succeeded" AND ExecutionS
 
 def tell(here: NodeSettings, server: local_processes.Server, running: local_processes.LocalNode) -> None:
     """Print what runs now, and where its UI, its logs and its state are."""
-    from syncpod.cli.machine.state_directory import is_marked, log_directory, runtime_log, server_log, worker_log
-    from syncpod.settings.directories import is_in_memory
-
     directory, worker, own = here.state_dir, running.worker, running.own
     logs = [server_log(directory)] if server.own else []
     logs += [runtime_log(directory)] if own and own.detached else []
@@ -98,9 +108,6 @@ def _example() -> str:
 
 def exports(here: NodeSettings, server: local_processes.Server | None) -> list[str]:
     """Return the shell exports with which other commands find this server and node."""
-    from syncpod.cli.machine.dev_server import HOST, PORT
-    from syncpod.cli.machine.settings import settings
-
     lines = []
     if here.state_dir != settings().state_dir:
         lines.append(f"For other commands: export SYNCPOD_STATE_DIR={shlex.quote(str(here.state_dir))}")
@@ -118,9 +125,6 @@ def how_to_go_on(admissions: list[Admission]) -> str:
 
 def what_runs(here: NodeSettings, admissions: list[Admission]) -> str:
     """Return which processes keep running after a Ctrl-C that came before any pod was applied."""
-    from syncpod.cli.machine.state_directory import running_server, running_worker
-    from syncpod.settings.process_records import running_runtime
-
     directory = here.state_dir
     server, runtime, worker = running_server(directory), running_runtime(directory), running_worker(directory)
     found = [f"Temporal server (pid {server.process.pid})"] if server and server.detached else []

@@ -41,10 +41,10 @@ def join(
     addresses of the node. A node that already belongs to a fleet can change the address without FILE.
     """
     from syncpod.cli.actions.join import (
+        given_invitation,
         listen_address,
         node_settings,
         present_invitation,
-        given_invitation,
         require_this_nodes,
         require_usable,
         say_joined,

@@ -60,7 +60,7 @@ def wait(
 
     if output and output not in _OUTPUTS:
         raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
-    from syncpod.cli.actions.wait import selected_pods, read_goal, wait_for_all
+    from syncpod.cli.actions.wait import read_goal, selected_pods, wait_for_all
 
     wanted, patience = read_goal(goal), _patience(timeout)
     names = pod_names(what or [])

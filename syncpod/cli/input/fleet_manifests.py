@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifest_files import texts
 from syncpod.fleet.workload_traits import POD, TEMPLATED, one_of
+from syncpod.fleet.workloads import admit_workload
+from syncpod.objects import admit_object
+from syncpod.pod import ManifestError, Pod, PodInvalid
+from syncpod.pod.documents import read_documents
+from syncpod.pod.parse import parse_config_map, parse_secret
+from syncpod.pod.problems import in_ascii, lines
 
 if TYPE_CHECKING:
     from syncpod.fleet.workloads import Workload
-    from syncpod.pod import ConfigMap, Pod, Secret
+    from syncpod.pod import ConfigMap, Secret
 
 _KINDS = (POD.name, *TEMPLATED, "ConfigMap", "Secret")
 _NOTHING = f"no {one_of(tuple(kind.lower() for kind in _KINDS))} in it"
@@ -75,9 +81,6 @@ def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[st
 
     Add a line to `problems` for each unreadable file.
     """
-    from syncpod.pod import ManifestError
-    from syncpod.pod.documents import read_documents
-
     for source, text in texts(sources, problems):
         try:
             documents = list(read_documents(text, source=source))
@@ -91,8 +94,6 @@ def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[st
 
 def _place(source: str, number: int, document: Any) -> str:
     """Return how problems name a document: by its file, and by its kind and name, or its number if it has none."""
-    from syncpod.pod.problems import in_ascii
-
     kind, wrong = _kind_of(document)
     meta = document.get("metadata") if not wrong else None
     name = meta.get("name") if isinstance(meta, dict) else None
@@ -116,12 +117,6 @@ def _opened(document: Any) -> Sequence[Any]:
 
 def _take(found: FleetManifests, seen: set[tuple[str, str, str]], document: Any, namespace: str) -> list[str]:
     """Add one document to `found`, and its kind and names to `seen`; return the problems with it."""
-    from syncpod.fleet.workloads import admit_workload
-    from syncpod.objects import admit_object
-    from syncpod.pod import Pod, PodInvalid
-    from syncpod.pod.parse import parse_config_map, parse_secret
-    from syncpod.pod.problems import lines
-
     kind, wrong = _kind_of(document)
     if not wrong:
         document, wrong = _in_namespace(document, namespace)

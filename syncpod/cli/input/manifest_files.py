@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from typing import Any, BinaryIO, Final, TextIO
 from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, why_of
 from syncpod.cli.input.kubectl_words import MANIFEST_SUFFIXES
+from syncpod.pod import LARGEST_MANIFEST
 
 STDIN: Final = "standard input"
 
@@ -39,7 +41,6 @@ def standard_input() -> TextIO:
 def _split(text: str) -> list[str]:
     if "," not in text and '"' not in text:
         return [text]
-    import csv
 
     try:
         return next(csv.reader([text], strict=True))
@@ -77,8 +78,6 @@ def texts(sources: Sequence[str], problems: list[str], *, recursive: bool = Fals
 
 
 def _beginning(file: BinaryIO) -> bytes:
-    from syncpod.pod import LARGEST_MANIFEST
-
     return file.read(LARGEST_MANIFEST + 1)
 
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifest_files import STDIN, texts
+from syncpod.objects import admit_object, ref_of
+from syncpod.pod import Admission, ManifestErrors, OtherKind, Pod, PodInvalid, admit, load_documents, with_defaults
+from syncpod.pod.problems import in_ascii, lines
+from syncpod.pod.validation.metadata import check_name
 
 if TYPE_CHECKING:
     from syncpod.objects import ObjectAdmission, ObjectRef
-    from syncpod.pod import Admission, EphemeralContainer, Manifest, ManifestErrors, Pod
+    from syncpod.pod import EphemeralContainer, Manifest
 
 _LONGEST_NAME: Final = 80
 
@@ -36,10 +40,6 @@ def admitted(
     are left out with a note; None = the command has no such flag. Raises BadInput with a line for each problem in all
     files.
     """
-    from syncpod.objects import admit_object
-    from syncpod.pod import Pod, PodInvalid
-    from syncpod.pod.problems import in_ascii, lines
-
     found, problems = _documents(sources, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     whole, seen = Manifests([], []), set()
     for source, document in found:
@@ -72,10 +72,6 @@ def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, st
 
     Raises BadInput, also for an object without a name.
     """
-    from syncpod.objects import ref_of
-    from syncpod.pod import Pod
-    from syncpod.pod.validation.metadata import check_name
-
     found, problems = _documents(sources, namespace)
     problems += [
         f"{source}: {problem}" for source, document in found for problem in check_name(document.metadata, "metadata")
@@ -98,8 +94,6 @@ def with_ephemeral_containers(pod: Pod, containers: Sequence[EphemeralContainer]
 
 def admit_document(document: Pod) -> Admission:
     """Admit a pod, and keep its ephemeral containers unchecked. Raises PodInvalid."""
-    from syncpod.pod import Admission, admit, with_defaults
-
     ephemeral = document.spec.ephemeral_containers
     if not ephemeral:
         return admit(document)
@@ -120,9 +114,6 @@ def _documents(
     sources: Sequence[str], namespace: str, *, recursive: bool = False, ignore_other_kinds: bool | None = None
 ) -> tuple[list[tuple[str, Manifest]], list[str]]:
     """Return the documents with their files, and a line for each file or document that cannot be read."""
-    from syncpod.pod import ManifestErrors, load_documents
-    from syncpod.pod.problems import in_ascii
-
     problems: list[str] = []
     found: list[tuple[str, Manifest]] = []
     for source, text in texts(sources, problems, recursive=recursive):
@@ -150,8 +141,6 @@ def _documents(
 
 def _told(wrong: ManifestErrors, *, has_flag: bool) -> list[str]:
     """Return a line for each error; with `has_flag`, lines about other kinds name the flag that leaves these out."""
-    from syncpod.pod import OtherKind
-
     lines = str(wrong).split("\n")
     if has_flag:
         for at, error in enumerate(wrong.errors[: len(lines)]):

@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.state_directory import prepare
+from syncpod.kubernetes.certificate_files import client_file, kubeconfig_path, write_kubeconfig
+from syncpod.kubernetes.certificate_requests import CertificateRefused, obtain
+from syncpod.kubernetes.certificates import CLIENT_SIGNER, WantedCertificate, life_of
+from syncpod.kubernetes.client import ApiClient, ClusterError, Unreachable
+from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_credentials, read_kubeconfig, require_usable
 
 if TYPE_CHECKING:
     from syncpod.kubernetes.kubeconfig import Kubeconfig
@@ -28,10 +33,6 @@ def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Pa
     requested, and `bootstrap` need not exist. Else a certificate is requested from the cluster, and somebody may have
     to approve that. Raises BadInput and Failure.
     """
-    from syncpod.kubernetes.certificate_files import kubeconfig_path
-    from syncpod.kubernetes.certificate_requests import CertificateRefused
-    from syncpod.kubernetes.client import ClusterError, Unreachable
-
     path = at or kubeconfig_path(here.state_dir)
     if _is_valid(path, here.node):
         return path
@@ -48,8 +49,6 @@ def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Pa
 
 
 def _read(bootstrap: Path) -> Kubeconfig:
-    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_credentials, read_kubeconfig
-
     try:
         config = read_kubeconfig(bootstrap.absolute())
         read_credentials(config)
@@ -60,9 +59,6 @@ def _read(bootstrap: Path) -> Kubeconfig:
 
 def _is_valid(path: Path, node: str) -> bool:
     """Return whether a kubeconfig identifies the node: by a token, or by a certificate that has not expired."""
-    from syncpod.kubernetes.certificates import life_of
-    from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
-
     try:
         config = read_kubeconfig(path)
         require_usable(config, node)
@@ -76,10 +72,6 @@ async def _join(here: NodeSettings, config: Kubeconfig, path: Path) -> Path:
 
     Raises CertificateRefused, ClusterError, Unreachable, OSError.
     """
-    from syncpod.kubernetes.certificate_files import client_file, write_kubeconfig
-    from syncpod.kubernetes.certificate_requests import obtain
-    from syncpod.kubernetes.certificates import CLIENT_SIGNER, WantedCertificate
-    from syncpod.kubernetes.client import ApiClient
 
     def asked(name: str) -> None:
         say(f"waiting for the certificate request to be approved: `kubectl certificate approve {name}`")

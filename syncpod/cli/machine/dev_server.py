@@ -33,6 +33,8 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.kernel.process_priority import NODE, lower_oom_score_adj
 from syncpod.kernel.procfs import ProcessIdentity, is_running
 from syncpod.kernel.program_pages import free_program_pages
+from syncpod.messages.queries import SEARCH_ATTRIBUTES
+from syncpod.temporal.plugin import NoServer, connect
 
 if TYPE_CHECKING:
     from temporalio.envconfig import ClientConnectConfig
@@ -129,8 +131,6 @@ def command(
 
     A new database gets our search attributes at once. `ui_port` None = the server has no UI.
     """
-    from syncpod.messages.queries import SEARCH_ATTRIBUTES  # pydantic takes 0.2 s of each command that imports it
-
     line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
     line += ["--port", str(port), "--ui-disable-news-fetch"]
     line += ["--ui-port", str(ui_port)] if ui_port else ["--headless"]
@@ -383,8 +383,6 @@ def _serves(process: ProcessIdentity, address: str, ui: str) -> bool:
 
 
 def _serves_in_time(process: ProcessIdentity, address: str, ui: str) -> bool:
-    from syncpod.temporal.plugin import NoServer
-
     settings: ClientConnectConfig = {"target_host": address, "namespace": NAMESPACE}
     deadline = time.monotonic() + _START_SECONDS
     while (left := deadline - time.monotonic()) > 0:
@@ -404,8 +402,6 @@ def _serves_in_time(process: ProcessIdentity, address: str, ui: str) -> bool:
 
 async def _connected(settings: ClientConnectConfig, seconds: float) -> None:
     """Return once the server answers. Raises NoServer, TimeoutError."""
-    from syncpod.temporal.plugin import connect
-
     async with asyncio.timeout(seconds):
         await connect(settings=settings)
 

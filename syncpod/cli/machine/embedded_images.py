@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError
 from syncpod.pod import Pod, PodSpec, parse_image_name
+from syncpod.settings.process_records import running_runtime
 from syncpod.settings.worker_record import serving
 
 NO_REGISTRY: Final = (
@@ -38,8 +41,6 @@ async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dic
     Pods of other nodes are left out. {} if no worker uses the embedded runtime, or if that runtime only simulates. Also
     {} if the runtime does not answer, which the worker reports.
     """
-    from syncpod.settings.process_records import running_runtime
-
     wanted = {each.metadata.name: found for each in pods if (found := images_with_files(each.spec))}
     own, worker = running_runtime(state_dir), serving(state_dir)
     if not wanted or own is None or own.simulated or worker is None or worker.endpoint != own.endpoint:
@@ -57,9 +58,6 @@ async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dic
 
 async def _loaded(endpoint: str) -> set[str] | None:
     """Return the full names of the images with files of their own; None if the runtime does not answer."""
-    from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import CriError
-
     try:
         async with CriClient(endpoint) as runtime:
             images = await runtime.list_images()

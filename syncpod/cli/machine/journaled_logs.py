@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syncpod.api.client import settle_journal
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.containers import chosen_container, note_default
+from syncpod.journal.reading import NoJournal, lives_of
 
 if TYPE_CHECKING:
     from syncpod.journal.reading import PodRunRecords
@@ -55,9 +58,6 @@ def journaled_log(
     note. `uid` selects the life; "" = any. `pod_of` returns the pod of a life; None if this machine no longer has it.
     Raises Failure.
     """
-    from syncpod.api.client import settle_journal
-    from syncpod.journal.reading import NoJournal, lives_of
-
     settle_journal(state_dir)
     try:
         lives = lives_of(state_dir, namespace, name)
@@ -83,8 +83,6 @@ def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, r
 
     `life` is the pod's namespace, name and uid.
     """
-    from syncpod.journal.reading import NoJournal, lives_of
-
     namespace, name, uid = life
     try:
         lives = lives_of(state_dir, namespace, name)
@@ -122,7 +120,6 @@ def _default_container(
         raise Failure(f'the journal records no start of a container of pod "{name}"')
     if len(names) == 1:
         return names[0]
-    from syncpod.cli.machine.containers import chosen_container, note_default
 
     with_number = [each for each in lives if any(one.restart == restart for one in each.instances)]
     newest = (with_number or lives)[-1]

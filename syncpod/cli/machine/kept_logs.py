@@ -7,6 +7,7 @@ from typing import Final
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
+from syncpod.node.log_end import end_of_log
 from syncpod.node.pod_records import read_pod_records
 from syncpod.pod import Pod
 from syncpod.translation.context import NodeContext
@@ -70,8 +71,6 @@ def last_words(pod: Pod) -> str:
 
 
 def _last_line(pod: str, container: str, restart: int) -> str:
-    from syncpod.node.log_end import end_of_log
-
     try:
         path = settings().log_dir / pod / container / f"{restart}.log"
         end = end_of_log(path, limit=_LONGEST, lines=1, searched=_SEARCHED)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import AlreadyExists, BadInput
 from syncpod.cli.machine.object_store import saying_what_failed, store_to_read, store_to_write
+from syncpod.objects import ObjectRefused, ref_of, references
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
@@ -43,8 +44,6 @@ class Expected:
 
 def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected]:
     """Return the effect that applying each object would have now. Raises Failure."""
-    from syncpod.objects import ObjectRefused, ref_of
-
     found = []
     with saying_what_failed():
         store = store_to_read(here)
@@ -61,8 +60,6 @@ def keep(manifests: Manifests, here: NodeSettings, *, creates: bool = False) -> 
 
     Raises Failure for an error of the file system, and with `creates` AlreadyExists for the first object that exists.
     """
-    from syncpod.objects import ref_of
-
     if not manifests.objects:
         return
     with saying_what_failed():
@@ -77,8 +74,6 @@ def keep(manifests: Manifests, here: NodeSettings, *, creates: bool = False) -> 
 
 
 def _require_this_node(manifests: Manifests, here: NodeSettings, asked: str) -> None:
-    from syncpod.objects import ref_of, references
-
     own = _node_of(here)
     why = f"configmaps and secrets are kept on their node itself, and {here.state_dir} is node {own}'s"
     if asked and asked != own:

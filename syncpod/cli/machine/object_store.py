@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import prepare, recorded_worker
+from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable
 from syncpod.settings.directories import make_memory_directory, require_own_memory_directory
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.values import SettingsInvalid
@@ -19,7 +20,7 @@ from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector
-    from syncpod.objects import Kind, ObjectStore
+    from syncpod.objects import Kind
     from syncpod.pod import ConfigMap, Secret
 
 
@@ -44,8 +45,6 @@ def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
 
 def store_to_read(here: NodeSettings | None = None) -> ObjectStore:
     """Return the node's store for reading; no directory is created. Raises BadInput."""
-    from syncpod.objects import ObjectStore
-
     here = here or settings()
     memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
     try:
@@ -57,8 +56,6 @@ def store_to_read(here: NodeSettings | None = None) -> ObjectStore:
 
 def store_to_write(here: NodeSettings | None = None) -> ObjectStore:
     """Return the node's store for writing; its directories are created. Raises BadInput."""
-    from syncpod.objects import ObjectStore
-
     here = here or settings()
     memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
     prepare(here.state_dir)
@@ -72,8 +69,6 @@ def store_to_write(here: NodeSettings | None = None) -> ObjectStore:
 @contextmanager
 def saying_what_failed() -> Iterator[None]:
     """Turn errors of the store or the file system into a Failure or BadInput."""
-    from syncpod.objects import ObjectRefused, ObjectUnreadable
-
     try:
         yield
     except ObjectRefused as refused:
@@ -93,8 +88,6 @@ def find(
     kind: Kind, names: Sequence[str], namespace: str | None, conditions: Selector
 ) -> tuple[list[ConfigMap | Secret], list[str]]:
     """Return the named objects, or all selected ones; and a message for each that does not exist. Raises Failure."""
-    from syncpod.objects import ObjectRef
-
     with saying_what_failed():
         store = store_to_read()
         if not names:

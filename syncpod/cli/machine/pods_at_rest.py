@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError
+from syncpod.messages.identity import pod_workflow_id
+from syncpod.node.inventory import take_inventory
 from syncpod.node.orphan_mark import NO_WORKFLOW, marked
+from syncpod.node.recorded_pods import bare_pod, recorded_pod
+from syncpod.node.tombstones import tombstone_in
+from syncpod.translation.names import CONTAINER_NAME_LABEL
 
 if TYPE_CHECKING:
     from syncpod.node.inventory import PodInRuntime
@@ -23,10 +31,6 @@ def pods_at_rest(
     workflow. Pods with a tombstone are left out, since the next worker ends them. [] if the runtime does not answer.
     Blocks.
     """
-    import asyncio
-
-    from syncpod.node.tombstones import tombstone_in
-
     with ThreadPoolExecutor(1) as other:  # the caller's thread may have a loop of its own
         running = other.submit(asyncio.run, _running(worker)).result()
     return [
@@ -40,10 +44,6 @@ def pods_at_rest(
 
 async def _running(worker: WorkerRecord) -> list[PodInRuntime]:
     """Return the node's pods that are alive; [] if the runtime does not answer."""
-    from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import CriError
-    from syncpod.node.inventory import take_inventory
-
     try:
         async with CriClient(worker.endpoint) as runtime:
             inventory = await take_inventory(runtime, worker.node, {})
@@ -53,10 +53,6 @@ async def _running(worker: WorkerRecord) -> list[PodInRuntime]:
 
 
 def _told_last(state_dir: Path, pod: PodInRuntime) -> dict[str, Any]:
-    from syncpod.messages.identity import pod_workflow_id
-    from syncpod.node.recorded_pods import bare_pod, recorded_pod
-    from syncpod.translation.names import CONTAINER_NAME_LABEL
-
     names = (each.labels.get(CONTAINER_NAME_LABEL, each.id) for each in pod.containers)
     bare = bare_pod(pod.namespace, pod.name, pod.uid, names)
     return recorded_pod(state_dir, pod_workflow_id(pod.namespace, pod.name), pod.uid) or bare

@@ -11,12 +11,15 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import context_of
 from syncpod.cli.machine.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.journal.file import SIGN_NAME
+from syncpod.kernel.mounting import mounts_below, unmount
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.node.log_links import links_directory, remove_all_links
+from syncpod.node.pod_cgroups import remove_left_tiers
 from syncpod.settings.directories import FLEET, require_own_memory_directory
 from syncpod.settings.node import MACHINE_LOGS, NodeSettings
 from syncpod.settings.values import SettingsInvalid
+from syncpod.translation.paths import MOUNTED, PLUGINS, PLUGINS_REGISTRY
 
 
 def require_ours(directory: Path) -> None:
@@ -66,8 +69,6 @@ def purge(directory: Path, memory: Path, logs: Path) -> None:
 
 def _purge_of_drivers(directory: Path) -> None:
     """Remove the files that workers made for storage drivers. The drivers' own sockets stay. Raises OSError."""
-    from syncpod.translation.paths import PLUGINS, PLUGINS_REGISTRY
-
     remove_tree(directory / PLUGINS / "kubernetes.io")
     for place in (directory / PLUGINS, directory / PLUGINS_REGISTRY):
         if place.is_dir() and not any(place.iterdir()):
@@ -99,8 +100,6 @@ def _purge_empty(logs: Path) -> None:
 
 def purge_cgroups(here: NodeSettings) -> None:
     """Remove the empty cgroups above the node's pods. Raises Failure."""
-    from syncpod.node.pod_cgroups import remove_left_tiers
-
     try:
         remove_left_tiers(context_of(here))
     except OSError as error:
@@ -109,8 +108,6 @@ def purge_cgroups(here: NodeSettings) -> None:
 
 def _unmount(directory: Path, memory: Path) -> None:
     """Unmount the volumes that workers left mounted. Raises Failure if anything else is mounted."""
-    from syncpod.kernel.mounting import mounts_below, unmount
-
     own = directory.resolve()
     places = [*mounts_below(own), *mounts_below(memory.resolve())]
     others = [place for place in places if not _is_of_a_volume(place, own)]
@@ -126,8 +123,6 @@ def _unmount(directory: Path, memory: Path) -> None:
 
 def _is_of_a_volume(place: Path, state_dir: Path) -> bool:
     """Return whether workers mount at this place: a volume in memory, or a subPath of a volume."""
-    from syncpod.translation.paths import MOUNTED
-
     match place.relative_to(state_dir).parts if place.is_relative_to(state_dir) else ():
         case ("pods", _, "volumes", plugin, _):
             return plugin in MOUNTED

@@ -11,6 +11,10 @@ from typing import Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.settings import kept_settings
+from syncpod.cri.client import CriClient
+from syncpod.cri.endpoint import VARIABLE, NoRuntime, candidates, find_endpoint, socket_path
+from syncpod.cri.errors import CriError
+from syncpod.node.inventory import has_pods
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RUNTIME_FILE as RUNTIME_RECORD
@@ -86,8 +90,6 @@ def _own(here: NodeSettings, kept: KeptSettings, used: Choice | None, *, simulat
 
 def require_same_name(here: NodeSettings) -> None:
     """Raise BadInput if the state directory's worker or pods belong to another node than `here` names."""
-    from syncpod.node.inventory import has_pods
-
     kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
     before = worker.node if worker is not None else kept.node
     if before in ("", here.node):
@@ -105,8 +107,6 @@ def _has_lost_record(here: NodeSettings, kept: KeptSettings) -> bool:
 
 def _require_answer(here: NodeSettings, kept: KeptSettings) -> None:
     """Raise BadInput if nothing listens at the socket of the node's runtime."""
-    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
-
     try:
         find_endpoint({VARIABLE: kept.endpoint})
     except NoRuntime as missing:
@@ -121,8 +121,6 @@ def _require_answer(here: NodeSettings, kept: KeptSettings) -> None:
 
 def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> None:
     """Raise BadInput if the node has a worker, or pods on its runtime: then it cannot use `wanted` instead."""
-    from syncpod.node.inventory import has_pods
-
     worker = serving(here.state_dir)
     if worker is not None:
         raise BadInput(
@@ -150,8 +148,6 @@ def _used(here: NodeSettings, workers: str) -> Choice | None:
 
 def _is_own(here: NodeSettings) -> bool:
     """Return whether the named runtime is the state directory's embedded one."""
-    from syncpod.cri.endpoint import socket_path
-
     record = recorded_runtime(here.state_dir)
     try:
         return record is not None and socket_path(here.runtime_endpoint or "") == socket_path(record.endpoint)
@@ -160,8 +156,6 @@ def _is_own(here: NodeSettings) -> bool:
 
 
 def _named(endpoint: str, *, by_flag: bool) -> Choice:
-    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
-
     try:
         return Choice(find_endpoint({VARIABLE: endpoint}))
     except NoRuntime as missing:
@@ -172,8 +166,6 @@ def _named(endpoint: str, *, by_flag: bool) -> Choice:
 
 def _found() -> Choice:
     """Return the first usual runtime that answers a CRI call, else the embedded one with a list of tried sockets."""
-    from syncpod.cri.endpoint import VARIABLE, NoRuntime, candidates, find_endpoint
-
     tried = []
     for path in candidates({}):
         try:
@@ -190,9 +182,6 @@ def _found() -> Choice:
 
 async def _obstacle(endpoint: str) -> str | None:
     """Return why this endpoint cannot be used; None if it can. Docker's containerd often has CRI disabled."""
-    from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import CriError
-
     async with CriClient(endpoint, timeout_seconds=_PATIENCE_SECONDS) as runtime:
         try:
             await runtime.version()
@@ -207,8 +196,6 @@ def endpoint_of(state_dir: Path) -> str:
     That is the worker's runtime, else that of the node's last start, else the embedded one if it runs, else one that
     the environment names or that is found. Raises BadInput if there is none.
     """
-    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
-
     worker = serving(state_dir)
     if worker is not None and worker.endpoint:
         return worker.endpoint

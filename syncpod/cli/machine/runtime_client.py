@@ -8,19 +8,18 @@ from syncpod.cli.console import program
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.settings import settings
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import Unavailable
 from syncpod.settings.process_records import recorded_runtime
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
-    from syncpod.cri.client import CriClient
     from syncpod.cri.errors import TransportFault
     from syncpod.pod import Pod
 
 
 def runtime_of(pod: Pod) -> CriClient:
     """Return a client of the runtime in which a pod runs. Raises Failure if the pod is on another node."""
-    from syncpod.cri.client import CriClient
-
     here = settings()
     worker = serving(here.state_dir)
     nodes = {here.node, *([worker.node] if worker else [])}
@@ -33,8 +32,6 @@ def runtime_of(pod: Pod) -> CriClient:
 
 def unanswered(fault: TransportFault) -> Failure:
     """Return the failure to reach this machine's runtime, with the command that helps."""
-    from syncpod.cri.errors import Unavailable
-
     state_dir = settings().state_dir
     endpoint, record = endpoint_of(state_dir), recorded_runtime(state_dir)
     where = f"the runtime at {endpoint} does not answer"

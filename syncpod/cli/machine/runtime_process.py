@@ -20,6 +20,10 @@ from syncpod.cli.failure import BAD_INPUT, BadInput, Failure
 from syncpod.cli.machine.processes import cannot_run, end, last_lines, require_not_stopped, run_in_place, start_recorded
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import exclusive, prepare, runtime_log
+from syncpod.cri import records
+from syncpod.cri.client import CriClient
+from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
+from syncpod.cri.errors import CriError
 from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from syncpod.kernel.procfs import ProcessIdentity, identify, is_running
 from syncpod.settings.kept import KeptSettings, write_kept_settings
@@ -233,10 +237,6 @@ def weaknesses(endpoint: str) -> tuple[str, ...]:
 
 
 async def _weaknesses(endpoint: str) -> tuple[str, ...]:
-    from syncpod.cri import records
-    from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import CriError
-
     async with CriClient(endpoint) as runtime:
         try:
             return records.weaknesses((await runtime.status(verbose=True)).info)
@@ -262,8 +262,6 @@ def forget(state_dir: Path) -> None:
 
 
 def _answers(socket: Path) -> bool:
-    from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
-
     try:
         find_endpoint({VARIABLE: str(socket)})
     except NoRuntime:

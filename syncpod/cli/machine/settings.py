@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from syncpod import checked_settings, telemetry
 from syncpod.cli.failure import BadInput
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.table import BY_NAME
 from syncpod.settings.values import SettingsInvalid
-
-if TYPE_CHECKING:
-    from syncpod.translation.context import NodeContext
+from syncpod.translation.context import NodeContext
 
 
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
@@ -33,8 +31,6 @@ def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str |
 
 def require_valid(here: NodeSettings) -> None:
     """Raise BadInput for a setting that the node's worker would refuse when it starts."""
-    from syncpod import checked_settings, telemetry
-
     try:
         checked_settings.require_valid(here)
         telemetry.requested(os.environ)
@@ -44,8 +40,6 @@ def require_valid(here: NodeSettings) -> None:
 
 def context_of(here: NodeSettings) -> NodeContext:
     """Return the node as far as the removal of pods' remains needs it: its name, directories and cgroup."""
-    from syncpod.translation.context import NodeContext
-
     return NodeContext(
         name=here.node,
         state_dir=here.state_dir,

@@ -21,7 +21,10 @@ from syncpod.cli.machine.runtime_client import unanswered
 from syncpod.cli.machine.settings import context_of, settings
 from syncpod.cli.machine.state_directory import other_server, recorded_worker
 from syncpod.cli.machine.worker_process import local_node
+from syncpod.cli.temporal.pods import Squatted, read_pod
+from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, TransportFault
+from syncpod.node.inventory import take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.tombstones import tombstone_at
 from syncpod.settings.variables import MEMORY_DIR
@@ -100,9 +103,6 @@ def this_node() -> NodeContext:
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
     """Return the node's pods in the runtime, and its records of pods by UID. Raises Failure."""
-    from syncpod.cri.client import CriClient
-    from syncpod.node.inventory import take_inventory
-
     records = {each.pod.metadata.uid: each for each in await asyncio.to_thread(read_pod_records, place.node)}
     try:
         async with CriClient(place.endpoint) as runtime:
@@ -254,8 +254,6 @@ async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
     The workflow counts as this pod's unless it answers with another UID. If it does not answer, its recorded UID proves
     nothing: that may be the UID of an earlier pod of the name.
     """
-    from syncpod.cli.temporal.pods import Squatted, read_pod
-
     try:
         fetched = await read_pod(client, pod.namespace, pod.name)
     except Squatted:  # `start_for` terminates that workflow

@@ -13,7 +13,11 @@ from syncpod.cli.console import first_few, program
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, told_apart
 from syncpod.cli.temporal import session
+from syncpod.cli.temporal.pods import list_recorded
+from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
+from syncpod.messages.node import FILE_SOURCE
+from syncpod.node.inventory import take_inventory
 from syncpod.pod import ObjectMeta
 from syncpod.pod.origin import list_of
 from syncpod.settings.worker_record import WorkerRecord
@@ -39,8 +43,6 @@ def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
     """
 
     async def work(client: Client) -> list[str]:
-        from syncpod.cri.client import CriClient
-
         async with asyncio.timeout(_SECONDS), CriClient(worker.endpoint) as runtime:
             return await _find(client, runtime, worker)
 
@@ -67,8 +69,6 @@ async def _find(client: Client, runtime: CriRuntime, worker: WorkerRecord) -> li
     Pods that have ended are left out, since their node removes them. The runtime is listed before and after the queries
     to the workflows: a pod that was being removed meanwhile has ended in the second list.
     """
-    from syncpod.node.inventory import take_inventory
-
     before = await take_inventory(runtime, worker.node, {})
     orphans = await _without_workflow(client, worker, before)
     after = await take_inventory(runtime, worker.node, {}) if orphans or before.nameless else before
@@ -83,8 +83,6 @@ async def _find(client: Client, runtime: CriRuntime, worker: WorkerRecord) -> li
 
 async def _without_workflow(client: Client, worker: WorkerRecord, inventory: Inventory) -> list[FoundOrphan]:
     """Return the pods of an inventory that have not ended, and have no workflow. Raises Failure, RPCError."""
-    from syncpod.cli.temporal.pods import list_recorded
-
     known = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in await list_recorded(client, None)}
     # Visibility may lag, and may lack UIDs: query the workflow of each pod that it does not list with its UID.
     alive = [pod for pod in inventory.pods.values() if pod.is_alive]
@@ -103,7 +101,5 @@ async def _without_workflow(client: Client, worker: WorkerRecord, inventory: Inv
 
 
 def _is_static(pod: PodInRuntime) -> bool:
-    from syncpod.messages.node import FILE_SOURCE
-
     metas = (ObjectMeta(uid=pod.uid, annotations=dict(each.annotations)) for each in pod.sandboxes)
     return any(list_of(each) == FILE_SOURCE for each in metas)

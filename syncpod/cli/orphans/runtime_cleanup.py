@@ -14,7 +14,11 @@ from syncpod.cli.console import paint, remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import runtime_process
 from syncpod.cli.machine.settings import context_of
+from syncpod.cri.client import CriClient
+from syncpod.cri.errors import CriError, NotFound
 from syncpod.kernel.os_errors import sentence_of
+from syncpod.node.cgroups import remove_pod_cgroup
+from syncpod.node.directories import remove_pod_directories
 from syncpod.translation.names import NODE_LABEL
 
 if TYPE_CHECKING:
@@ -27,8 +31,6 @@ def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> N
 
     Called when the pods' workflows have ended. Starts the runtime if it has ended. Raises Failure.
     """
-    from syncpod.cri.errors import CriError
-
     record, _ = runtime_process.start(here.state_dir, simulated=simulated, environ=os.environ)
     try:
         removed = asyncio.run(_clear(record.endpoint, here.node, everything=everything))
@@ -39,9 +41,6 @@ def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> N
 
 def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> None:
     """Remove cgroups, volumes, logs and directories of pods whose sandboxes are removed; warn of failures."""
-    from syncpod.node.cgroups import remove_pod_cgroup
-    from syncpod.node.directories import remove_pod_directories
-
     pods = {(each.namespace, each.name, each.uid): each.labels[NODE_LABEL] for each in sandboxes}
     for (namespace, name, uid), node in pods.items():
         context = replace(context_of(here), name=node)
@@ -54,9 +53,6 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
 
 async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxSummary]:
     """Remove the sandboxes; return those that syncpod had created for pods."""
-    from syncpod.cri.client import CriClient
-    from syncpod.cri.errors import NotFound
-
     removed = []
     async with CriClient(endpoint) as runtime:
         for sandbox in await runtime.list_pod_sandboxes():

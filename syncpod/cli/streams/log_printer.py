@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +10,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from syncpod.api.client import listed
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.containers import current_instance, previous_instance
 from syncpod.cli.machine.journaled_logs import why_never_ran
+from syncpod.cli.machine.kept_logs import newest_log
+from syncpod.cli.machine.own_worker import state_of_own_worker
+from syncpod.cli.machine.runtime_client import runtime_of, unanswered
+from syncpod.cli.machine.settings import settings
+from syncpod.cri.errors import CriError, NotFound, TransportFault
+from syncpod.node.log_lines import LogText
+from syncpod.node.log_reading import LogUnreadable, read_blocks
 
 if TYPE_CHECKING:
     from syncpod.cli.machine.containers import ContainerInstance
@@ -55,8 +65,6 @@ class LogPrinter:
 
         Difference from kubectl: all readable logs are printed before the failure.
         """
-        import asyncio
-
         if self._manner.follow:
             outcomes = await asyncio.gather(*(self._attempt(*one) for one in chosen))
             for sentence in await asyncio.to_thread(_of_deleted, [pod for pod, _, _ in chosen]):
@@ -83,12 +91,6 @@ class LogPrinter:
 
     async def _print_instance(self, pod: Pod, container: str) -> None:
         """Print the log of the instance in the pod's status, from the path that the runtime reports."""
-        import asyncio
-
-        from syncpod.cli.machine.containers import current_instance, previous_instance
-        from syncpod.cli.machine.runtime_client import runtime_of
-        from syncpod.cri.errors import CriError
-
         instance = (previous_instance if self._manner.previous else current_instance)(pod, container)
         runtime = runtime_of(pod)
 
@@ -109,9 +111,6 @@ class LogPrinter:
 
         The newest one is followed until the user interrupts it, since nothing reports the container's end.
         """
-        import asyncio
-
-        from syncpod.cli.machine.kept_logs import newest_log
 
         async def runs() -> bool:
             return not self._manner.previous
@@ -123,9 +122,6 @@ class LogPrinter:
 
     async def print_file(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
         """Print the log at a path; if it is followed, until `runs` returns False. Raises Failure."""
-        from syncpod.node.log_lines import LogText
-        from syncpod.node.log_reading import LogUnreadable, read_blocks
-
         text = LogText(
             timestamps=self._manner.timestamps,
             head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._manner.prefix else b"",
@@ -164,9 +160,6 @@ def _of_deleted(pods: Sequence[Pod]) -> list[str]:
 
     Pods about which this machine's worker does not answer are left out.
     """
-    from syncpod.api.client import listed
-    from syncpod.cli.machine.own_worker import state_of_own_worker
-
     notes: dict[str, str] = {}
     if (directory := state_of_own_worker()) is None:
         return []
@@ -201,10 +194,6 @@ def has_text(path: Path) -> bool:
 
 async def _log_path(pod: Pod, container: str, instance: ContainerInstance, runtime: CriClient) -> Path:
     """Return the path of the instance's log: from the runtime, or the usual one if the instance was removed."""
-    from syncpod.cli.machine.runtime_client import unanswered
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cri.errors import CriError, NotFound, TransportFault
-
     try:
         return Path((await runtime.container_status(instance.id)).container.log_path)
     except NotFound:

@@ -13,22 +13,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from pydantic import ValidationError
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
 from syncpod.cli.console import remark, waiting
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.listening_process import listens, somebody_listens
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.cli.machine.state_directory import full_disk, note_server, recorded_server, running_server
+from syncpod.messages.encryption import Undecipherable
+from syncpod.pod.model_errors import first_problem
 from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.worker_record import serving
+from syncpod.signing.keys import EncryptingKeys, read_signing_keys
+from syncpod.temporal import plugin
+from syncpod.temporal.plugin import DEFAULT_ADDRESS, NoServer, connection_settings
+from syncpod.temporal.sdk_runtimes import quiet_runtime
 
 if TYPE_CHECKING:
     from temporalio.client import Client
     from temporalio.envconfig import ClientConnectConfig
-    from temporalio.service import RPCError
 
     from syncpod.messages.signature import Keys
     from syncpod.settings.node import NodeSettings
-    from syncpod.temporal.plugin import NoServer
 
 _Result = TypeVar("_Result")
 
@@ -49,8 +57,6 @@ def connection(state_dir: str = "", *, begun_by: str = "syncpod up") -> ClientCo
     The default port is never assumed: another user's server, with other pods, may listen there. Raises BadInput if
     there is neither, with the command that starts a server (`begun_by`), or if the configuration cannot be read.
     """
-    from syncpod.temporal.plugin import NoServer, connection_settings
-
     directory = settings(state_dir=state_dir).state_dir
     try:
         config = connection_settings(default_address="")
@@ -65,7 +71,6 @@ def _own_address(directory: Path, begun_by: str) -> str:
     own = running_server(directory)
     if own is not None and listens(own.process.pid, own.address):
         return own.address
-    from syncpod.temporal.plugin import DEFAULT_ADDRESS
 
     sentence = (
         f"no Temporal server of yours runs in {directory}: start one with `{begun_by}`, or name one in TEMPORAL_ADDRESS"
@@ -90,9 +95,6 @@ async def connect(
     None = this user's. `on_namespace` is called with the id of the server's namespace. Raises BadInput if no server
     answers, and for an invalid key.
     """
-    from syncpod.temporal import plugin
-    from syncpod.temporal.sdk_runtimes import quiet_runtime
-
     keys = keys_of(settings(state_dir=str(state_dir or "")))
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
     try:
@@ -117,8 +119,6 @@ def who() -> str:
 
 def _is_unreachable(error: NoServer) -> bool:
     """Return whether nothing answered, rather than a server without the namespace."""
-    from temporalio.service import RPCError
-
     return not isinstance(error.__cause__, RPCError)
 
 
@@ -127,8 +127,6 @@ def keys_of(here: NodeSettings) -> Keys | None:
 
     Raises BadInput if a file holds no valid key.
     """
-    from syncpod.signing.keys import EncryptingKeys, read_signing_keys
-
     try:
         keys = read_signing_keys(here.state_dir)
     except SettingsInvalid as wrong:
@@ -194,13 +192,6 @@ class Session:
 @contextlib.contextmanager
 def _plainly(address: str) -> Iterator[None]:
     """Raise Failure, with a sentence, for what the server there refuses and for an answer that cannot be read."""
-    from pydantic import ValidationError
-    from temporalio.client import WorkflowExecutionStatus
-    from temporalio.service import RPCError
-
-    from syncpod.messages.encryption import Undecipherable
-    from syncpod.pod.model_errors import first_problem
-
     try:
         yield
     except RPCError as error:
@@ -266,8 +257,6 @@ def address_of(client: Client) -> str:
 
 def refused(error: RPCError, address: str) -> Failure:
     """Return the failure of a call that the server at this address refused, or did not answer."""
-    from temporalio.service import RPCStatusCode
-
     sentences = {
         RPCStatusCode.PERMISSION_DENIED: "does not permit that",
         RPCStatusCode.UNAUTHENTICATED: "does not accept your credentials",

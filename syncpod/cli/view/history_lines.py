@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from syncpod.api.views.text import columns
+from syncpod.journal.records import HistoryEntry
 
 if TYPE_CHECKING:
     from temporalio.api.history.v1 import HistoryEvent
 
-    from syncpod.journal.records import EntryKind, HistoryEntry
+    from syncpod.journal.records import EntryKind
+
 
 _WITHOUT_EFFECT: Final = "notBegun"
 """The outcome of a start that began ahead of its turn, and whose turn did not come: it has done nothing, and another
@@ -131,8 +133,6 @@ def _ended(event: HistoryEvent) -> tuple[int, str] | None:
 
 
 def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: str) -> HistoryEntry:
-    from syncpod.journal.records import HistoryEntry
-
     took = ended.event_time.ToDatetime(UTC) - scheduled.event_time.ToDatetime(UTC)
     return HistoryEntry(
         at=ended.event_time.ToDatetime(UTC),
@@ -146,8 +146,6 @@ def _step(scheduled: HistoryEvent, ended: HistoryEvent, attempt: int, outcome: s
 
 
 def _record(event: HistoryEvent, kind: EntryKind, subject: str) -> HistoryEntry:
-    from syncpod.journal.records import HistoryEntry
-
     return HistoryEntry(event.event_time.ToDatetime(UTC), kind, subject)
 
 
