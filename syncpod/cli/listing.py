@@ -7,9 +7,8 @@ nothing.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -295,14 +294,4 @@ def show(listing: ListingPrinter, find: Callable[[], FoundObjects]) -> None:
     while goes_on:
         time.sleep(found.pause)
         found = find()
-        listing.go_on(found)
-
-
-async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
-    """As `show`, but await `find`."""
-    found = await find()
-    goes_on = listing.begin(found)
-    while goes_on:
-        await asyncio.sleep(found.pause)
-        found = await find()
         listing.go_on(found)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from syncpod.api.listed import why_recorded
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.checked_node import this_node
 from syncpod.cli.machine.kept_logs import noted_pod
 from syncpod.cli.machine.own_journal import missing
 from syncpod.cli.node_api import NodeApi
-from syncpod.cli.orphans.found_orphans import this_node
 from syncpod.pod import Pod
 
 if TYPE_CHECKING:

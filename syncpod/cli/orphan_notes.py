@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from syncpod.api import client
 from syncpod.api.views.text import printable
 from syncpod.cli.console import first_few, program, remark
 from syncpod.cli.failure import BadInput
-from syncpod.cli.machine.pods_at_rest import pods_at_rest
-from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import other_server
-from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
 from syncpod.node.orphan_mark import why_orphaned
-from syncpod.pod.static import HASH_ANNOTATION
-from syncpod.settings.worker_record import read_worker_record, serving
 
 _NAMED: Final = 5
 """Maximum number of pods that are named in one note, or in one command."""
@@ -84,6 +76,9 @@ def without_workflow(pod: Mapping[str, Any]) -> str:
 
 def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
     """Return whether the pod is a static pod by its annotations: its manifest is, or was, in the node's directory."""
+    from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
+    from syncpod.pod.static import HASH_ANNOTATION
+
     annotations = metadata.get("annotations") or {}
     made_from = annotations.get(HASH_ANNOTATION)
     return annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE and made_from == metadata.get("uid")
@@ -105,6 +100,12 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     leave out those that have workflows. Returns [] if neither source answers, or if this command uses another Temporal
     server than the worker, even at the same address.
     """
+    from syncpod.api import client
+    from syncpod.cli.machine.pods_at_rest import pods_at_rest
+    from syncpod.cli.machine.settings import settings
+    from syncpod.cli.machine.state_directory import other_server
+    from syncpod.settings.worker_record import read_worker_record, serving
+
     try:
         directory = settings().state_dir
     except BadInput:
@@ -129,6 +130,8 @@ def orphan_of(namespace: str, name: str) -> dict[str, Any] | None:
 
 async def note_if_earlier(namespace: str, name: str) -> bool:
     """Print the note of `note_earlier` if an orphan of this name runs here; return whether one does."""
+    import asyncio
+
     if await asyncio.to_thread(orphan_of, namespace or "default", name) is None:
         return False
     note_earlier(namespace or "default", name)

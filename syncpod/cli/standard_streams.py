@@ -9,7 +9,11 @@ import errno
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
+
+from syncpod.cli.failure import BadInput
+
+STDIN: Final = "standard input"
 
 
 class _Output(io.FileIO):
@@ -39,7 +43,7 @@ def open_standard_streams() -> None:
     """Open the null device for each closed stream, and keep failures of writes; called before anything else is opened.
 
     Otherwise the next file or socket would get the descriptor of a closed stream, and a child would write to it.
-    Python's object for a closed standard input stays None (`manifest_files.standard_input`).
+    Python's object for a closed standard input stays None (`standard_input`).
     """
     global _output
     closed = [number for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)) if stream is None]
@@ -77,3 +81,10 @@ def stop_at_lost_output() -> None:
 def lost_output() -> OSError | None:
     """Return why standard output lacks a part of what was written; None if nothing is missing."""
     return _output.failure if _output is not None else None
+
+
+def standard_input() -> TextIO:
+    """Return our standard input. Raises BadInput if it is closed."""
+    if sys.stdin is None:
+        raise BadInput(f"{STDIN} is closed")
+    return sys.stdin

@@ -18,9 +18,8 @@ import yaml
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.machine.object_apply import require_possible
-from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import StartedWorker, prepare, write_worker
+from syncpod.cli.machine.state_directory import StartedWorker, memory_directory_of, prepare, write_worker
 from syncpod.kernel.procfs import identify
 from syncpod.objects import admit_object
 from syncpod.pod import Admission, Pod, parse_secret

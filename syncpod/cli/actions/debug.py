@@ -15,8 +15,8 @@ from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import AlreadyExists, BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kind_words import NODE_WORDS
-from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.machine.runtime_client import runtime_of
+from syncpod.cli.standard_streams import standard_input
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes

@@ -12,10 +12,11 @@ from syncpod.cli import local_processes
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import fleet_processes, runtime_process
+from syncpod.cli.machine.checked_node import context_of
 from syncpod.cli.machine.ending import end_worker
 from syncpod.cli.machine.runtime_choice import choose
 from syncpod.cli.machine.runtime_process import forget
-from syncpod.cli.machine.settings import context_of, kept_settings
+from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import (
     exclusive,
     forget_server,

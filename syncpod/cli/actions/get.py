@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 from syncpod.api.listed import why_recorded
 from syncpod.api.views.pod_columns import HEADER, WIDE
-from syncpod.cli.actions.node_listing import find_nodes
 from syncpod.cli.input.kubectl_words import no_such_pod
-from syncpod.cli.listing import Form, FoundObjects, ListingPrinter, show, show_async
+from syncpod.cli.listing import Form, FoundObjects, ListingPrinter, show
 from syncpod.cli.machine.object_store import find
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import orphan_notes
-from syncpod.cli.temporal import session
 from syncpod.cli.view.data_objects import HEADERS, row
 from syncpod.cli.view.documents import picks_fields
 from syncpod.cli.view.rows import Row, marked_note, rows_of
@@ -49,11 +47,6 @@ def _pods(api: NodeApi, names: Sequence[str], selectors: Mapping[str, str], form
 def _is_bare(pod: Row) -> bool:
     """Return whether only the server's record of a pod is known, which has no spec."""
     return bool(why_recorded(pod.document)) and not pod.document["spec"].get("containers")
-
-
-def show_nodes(listing: ListingPrinter, names: Sequence[str]) -> None:
-    """Print nodes. Raises Failure."""
-    session.run(lambda client: show_async(listing, lambda: find_nodes(client, names, listing)))
 
 
 def show_objects(listing: ListingPrinter, kind: ObjectKind, names: Sequence[str]) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli.commands.fleet_gate import parse_listen
 from syncpod.cli.console import first_few, remark, say
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.manifest_files import STDIN, standard_input
 from syncpod.cli.machine.names_on_disk import pods_of_fleet
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.standard_streams import STDIN, standard_input
 from syncpod.gate.authority import now
 from syncpod.gate.handshakes import listen as try_to_listen
 from syncpod.gate.invitation_check import require_fitting, require_not_expired

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
 from syncpod.cli.logged_pods import LoggedPod
+from syncpod.cli.machine.checked_node import this_node
 from syncpod.cli.machine.containers import chosen_container, container_names
 from syncpod.cli.machine.journaled_logs import journaled_log
 from syncpod.cli.machine.kept_logs import noted_pod
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.orphans.found_orphans import this_node
 from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
 from syncpod.cli.view.explanation import Clock, lifetime
 from syncpod.pod import ObjectMeta, Pod

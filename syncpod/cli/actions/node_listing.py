@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from syncpod.api.label_selector import Selector
 from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
-from syncpod.cli.listing import FoundObjects
+from syncpod.cli.listing import FoundObjects, ListingPrinter
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.nodes import list_nodes, notes_of_ended, read_node, why_absent
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
     from syncpod.cli.fetched import FetchedNode, FetchedPod
-    from syncpod.cli.listing import ListingPrinter
     from syncpod.node.loop_stalls import LoopStall
 
 
@@ -91,3 +91,18 @@ async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode]
         why = await why_absent(client, name)
         missing.append(f'nodes "{name}" not found{why and f" ({why})"}')
     return [fetched for fetched in found.values() if fetched is not None], missing
+
+
+def show_nodes(listing: ListingPrinter, names: Sequence[str]) -> None:
+    """Print nodes. Raises Failure."""
+    session.run(lambda client: show_async(listing, lambda: find_nodes(client, names, listing)))
+
+
+async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
+    """As `show`, but await `find`."""
+    found = await find()
+    goes_on = listing.begin(found)
+    while goes_on:
+        await asyncio.sleep(found.pause)
+        found = await find()
+        listing.go_on(found)

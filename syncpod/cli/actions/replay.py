@@ -10,8 +10,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import nodes_among, pod_names
-from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.machine.settings import settings
+from syncpod.cli.standard_streams import standard_input
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pods import not_found
 from syncpod.messages.identity import pod_workflow_id

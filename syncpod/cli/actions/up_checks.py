@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import port_guard
+from syncpod.cli.machine.checked_node import require_valid
 from syncpod.cli.machine.cluster_join import joined
 from syncpod.cli.machine.object_apply import require_possible
-from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.runtime_choice import require_same_name
-from syncpod.cli.machine.settings import kept_settings, require_valid, settings
+from syncpod.cli.machine.settings import kept_settings, settings
+from syncpod.cli.machine.state_directory import memory_directory_of
 from syncpod.cli.machine.units_of_node import require_not_installed
 from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
 from syncpod.settings.directories import require_own_manifests

@@ -10,11 +10,11 @@ import typer
 from syncpod.cli.actions.apply import apply_manifests, try_manifests
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_dry_run
-from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Namespace, Node, Recursive
 from syncpod.cli.manual import Group, Page
+from syncpod.cli.standard_streams import standard_input
 
 if TYPE_CHECKING:
     pass

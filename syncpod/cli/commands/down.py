@@ -42,9 +42,8 @@ def down(
     """
     from syncpod.cli.machine import purge as purging
     from syncpod.cli.machine.ending import end_all, end_guard
-    from syncpod.cli.machine.object_store import memory_directory_of
     from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.state_directory import recorded_worker
+    from syncpod.cli.machine.state_directory import memory_directory_of, recorded_worker
     from syncpod.cli.machine.units_of_node import require_not_installed
 
     patience = read_timeout(timeout)

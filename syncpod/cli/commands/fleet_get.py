@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from syncpod.cli.actions.node_listing import show_async
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.fleet_names import names_of_kinds
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
@@ -23,7 +24,7 @@ from syncpod.cli.input.options import (
     StateDir,
     Watch,
 )
-from syncpod.cli.listing import ListingPrinter, read_form, show_async
+from syncpod.cli.listing import ListingPrinter, read_form
 from syncpod.cli.streams import interrupts
 from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 

@@ -72,13 +72,15 @@ def get(
     )
     if watch:
         interrupts.enable()
-    from syncpod.cli.actions.get import show_nodes, show_objects, show_pods
+    from syncpod.cli.actions.get import show_objects, show_pods
 
     with ListingPrinter(form) as listing:
         for kind, names in things.items():
             if kind == "Pod":
                 show_pods(listing, names, {"labelSelector": selector, "fieldSelector": field_selector})
             elif kind == "Node":
+                from syncpod.cli.actions.node_listing import show_nodes
+
                 show_nodes(listing, names)
             else:
                 show_objects(listing, kind, names)

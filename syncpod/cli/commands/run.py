@@ -11,9 +11,9 @@ from syncpod.cli.actions.create import existing_pods
 from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.manifest_files import standard_input
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
+from syncpod.cli.standard_streams import standard_input
 
 if TYPE_CHECKING:
     from syncpod.pod import Admission

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 from collections.abc import Sequence
 from typing import Any, Final
@@ -154,3 +155,27 @@ class _Plain:
             return list(value)
         setattr(param, _PARSER, None)
         return param.get_runtime_param().coerce(value, param=param, ctx=ctx)
+
+
+def listed(given: Any) -> Any:
+    """Return the sources of all ``-f``, each of which may list several with commas; None stays as it is.
+
+    Mirrors pflag's StringSlice: a list is a line of CSV, so that a name with a comma stands in double quotes. An empty
+    source, as that of a shell's unset variable, is refused: it would be the current directory. Raises BadInput.
+    """
+    if not given:
+        return given
+    sources = [source for text in given for source in _split(text)]
+    if "" in sources:
+        raise BadInput("-f: the name of a file is missing")
+    return sources
+
+
+def _split(text: str) -> list[str]:
+    if "," not in text and '"' not in text:
+        return [text]
+
+    try:
+        return next(csv.reader([text], strict=True))
+    except csv.Error as wrong:
+        raise BadInput(f"-f: {text!r}: {wrong}") from None

@@ -2,50 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TextIO
+from typing import BinaryIO
 
 from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, why_of
 from syncpod.cli.input.kubectl_words import MANIFEST_SUFFIXES
+from syncpod.cli.standard_streams import STDIN, standard_input
 from syncpod.pod import LARGEST_MANIFEST
-
-STDIN: Final = "standard input"
-
-
-def listed(given: Any) -> Any:
-    """Return the sources of all ``-f``, each of which may list several with commas; None stays as it is.
-
-    Mirrors pflag's StringSlice: a list is a line of CSV, so that a name with a comma stands in double quotes. An empty
-    source, as that of a shell's unset variable, is refused: it would be the current directory. Raises BadInput.
-    """
-    if not given:
-        return given
-    sources = [source for text in given for source in _split(text)]
-    if "" in sources:
-        raise BadInput("-f: the name of a file is missing")
-    return sources
-
-
-def standard_input() -> TextIO:
-    """Return our standard input. Raises BadInput if it is closed."""
-    if sys.stdin is None:
-        raise BadInput(f"{STDIN} is closed")
-    return sys.stdin
-
-
-def _split(text: str) -> list[str]:
-    if "," not in text and '"' not in text:
-        return [text]
-
-    try:
-        return next(csv.reader([text], strict=True))
-    except csv.Error as wrong:
-        raise BadInput(f"-f: {text!r}: {wrong}") from None
 
 
 def texts(sources: Sequence[str], problems: list[str], *, recursive: bool = False) -> Iterator[tuple[str, bytes]]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.manifest_files import STDIN, texts
+from syncpod.cli.input.manifest_files import texts
+from syncpod.cli.standard_streams import STDIN
 from syncpod.objects import admit_object, ref_of
 from syncpod.pod import Admission, ManifestErrors, OtherKind, Pod, PodInvalid, admit, load_documents, with_defaults
 from syncpod.pod.problems import in_ascii, lines

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from syncpod.cli.input.arguments import in_lower_case
-from syncpod.cli.input.manifest_files import listed
+from syncpod.cli.input.flags import listed
 
 
 def kinds_of(words: Any) -> Any:

@@ -73,9 +73,10 @@ def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: 
     """
     from syncpod.cli.kubelet.doors import ALWAYS, PODS_API, link_sockets
     from syncpod.cli.local_processes import start_server
+    from syncpod.cli.machine.checked_node import require_valid
     from syncpod.cli.machine.cluster_join import joined
     from syncpod.cli.machine.processes import run_in_place
-    from syncpod.cli.machine.settings import kept_settings, require_valid, settings
+    from syncpod.cli.machine.settings import kept_settings, settings
     from syncpod.cli.machine.worker_process import worker_program
     from syncpod.kernel.early_listening import hand_over
     from syncpod.settings import variables as v

@@ -5,42 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import prepare, recorded_worker
+from syncpod.cli.machine.state_directory import memory_directory_of, prepare
 from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable
 from syncpod.settings.directories import make_memory_directory, require_own_memory_directory
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.values import SettingsInvalid
 from syncpod.settings.variables import MEMORY_DIR
-from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector
     from syncpod.objects import Kind
     from syncpod.pod import ConfigMap, Secret
-
-
-def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
-    """Return the directory of the node's Secrets: the one that its worker uses, else the one that the user names.
-
-    If the user names none (`is_named` is False), it is that of the last worker that `up` started, or the default.
-    Raises BadInput if the user names another one than the worker uses.
-    """
-    worker, started = serving(here.state_dir), recorded_worker(here.state_dir)
-    if worker is not None and worker.memory_dir:
-        if is_named and Path(worker.memory_dir) != here.memory_dir:
-            raise BadInput(
-                f"the worker of {here.state_dir} (pid {worker.pid}) keeps Secrets in {worker.memory_dir}, "
-                f"not in {here.memory_dir}: name no other memory directory while it runs"
-            )
-        return Path(worker.memory_dir)
-    if started is not None and started.memory_dir and not is_named:
-        return Path(started.memory_dir)
-    return here.memory_dir
 
 
 def store_to_read(here: NodeSettings | None = None) -> ObjectStore:

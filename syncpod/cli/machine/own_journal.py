@@ -10,9 +10,8 @@ from pathlib import Path
 from syncpod.api import client
 from syncpod.api.views.events import PodEvent, gone_events
 from syncpod.cli.input.kubectl_words import no_such_pod
-from syncpod.cli.machine.object_store import memory_directory_of
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.machine.state_directory import full_disk
+from syncpod.cli.machine.state_directory import full_disk, memory_directory_of
 from syncpod.journal.reading import NoJournal, PodRunRecords, last_sign_of, lives_of
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import MEMORY_DIR

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.settings import context_of
+from syncpod.cli.machine.checked_node import context_of
 from syncpod.cli.machine.state_directory import MARK, OURS, exclusive, is_marked, mark, pod_directories
 from syncpod.journal.file import SIGN_NAME
 from syncpod.kernel.mounting import mounts_below, unmount

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from syncpod import checked_settings, telemetry
 from syncpod.cli.failure import BadInput
 from syncpod.settings.kept import KeptSettings, read_kept_settings
 from syncpod.settings.node import NodeSettings, node_settings
 from syncpod.settings.table import BY_NAME
 from syncpod.settings.values import SettingsInvalid
-from syncpod.translation.context import NodeContext
 
 
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
@@ -27,27 +25,6 @@ def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str |
         )
     except SettingsInvalid as wrong:
         raise BadInput(str(wrong)) from None
-
-
-def require_valid(here: NodeSettings) -> None:
-    """Raise BadInput for a setting that the node's worker would refuse when it starts."""
-    try:
-        checked_settings.require_valid(here)
-        telemetry.requested(os.environ)
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
-
-
-def context_of(here: NodeSettings) -> NodeContext:
-    """Return the node as far as the removal of pods' remains needs it: its name, directories and cgroup."""
-    return NodeContext(
-        name=here.node,
-        state_dir=here.state_dir,
-        memory_dir=here.memory_dir,
-        log_dir=here.log_dir,
-        cluster="",
-        cgroup_parent=here.cgroup_parent,
-    )
 
 
 def kept_settings(state_dir: Path) -> KeptSettings:

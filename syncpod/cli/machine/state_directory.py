@@ -18,8 +18,10 @@ from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.procfs import ProcessIdentity, is_running
 from syncpod.settings.directories import NODE_FILE, PLACE_FILE, note_place
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
+from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RUNTIME_FILE as _RUNTIME
 from syncpod.settings.process_records import SERVER_FILE as _SERVER
+from syncpod.settings.worker_record import serving
 
 MARK: Final = "syncpod-state"
 """The file that marks a directory as created for syncpod alone."""
@@ -301,3 +303,22 @@ def _record(kind: type[_Record], path: Path) -> _Record | None:
         return kind(**{**said, "process": ProcessIdentity(**said["process"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
+    """Return the directory of the node's Secrets: the one that its worker uses, else the one that the user names.
+
+    If the user names none (`is_named` is False), it is that of the last worker that `up` started, or the default.
+    Raises BadInput if the user names another one than the worker uses.
+    """
+    worker, started = serving(here.state_dir), recorded_worker(here.state_dir)
+    if worker is not None and worker.memory_dir:
+        if is_named and Path(worker.memory_dir) != here.memory_dir:
+            raise BadInput(
+                f"the worker of {here.state_dir} (pid {worker.pid}) keeps Secrets in {worker.memory_dir}, "
+                f"not in {here.memory_dir}: name no other memory directory while it runs"
+            )
+        return Path(worker.memory_dir)
+    if started is not None and started.memory_dir and not is_named:
+        return Path(started.memory_dir)
+    return here.memory_dir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.orphans.found_orphans import this_node
+from syncpod.cli.machine.checked_node import this_node
 from syncpod.node.pod_records import read_pod_record
 from syncpod.node.tombstones import write_tombstone
 from syncpod.translation.paths import UnsafeName

@@ -7,27 +7,23 @@ Temporal server was replaced.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.api.views.text import printable
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.object_store import memory_directory_of
+from syncpod.cli.machine.checked_node import this_node
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.runtime_client import unanswered
-from syncpod.cli.machine.settings import context_of, settings
-from syncpod.cli.machine.state_directory import other_server, recorded_worker
-from syncpod.cli.machine.worker_process import local_node
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import other_server
 from syncpod.cli.temporal.pods import Squatted, read_pod
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.node.inventory import take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_records
 from syncpod.node.tombstones import tombstone_at
-from syncpod.settings.variables import MEMORY_DIR
 from syncpod.settings.worker_record import serving
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import CONTAINER_NAME_LABEL
@@ -87,18 +83,6 @@ class Here:
 def here() -> Here:
     """Return this machine's node. Raises BadInput if there is none, or no runtime."""
     return Here(this_node(), endpoint_of(settings().state_dir))
-
-
-def this_node() -> NodeContext:
-    """Return this machine's node, with the directories that its worker uses. Raises BadInput if there is none."""
-    said = settings()
-    started = recorded_worker(said.state_dir)
-    return replace(
-        context_of(said),
-        name=local_node(""),
-        memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR))),
-        log_dir=said.log_dir if started is None else Path(started.log_dir),
-    )
 
 
 async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:

@@ -13,7 +13,7 @@ from syncpod.api.views.text import printable
 from syncpod.cli.console import paint, remark, warn
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import runtime_process
-from syncpod.cli.machine.settings import context_of
+from syncpod.cli.machine.checked_node import context_of
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, NotFound
 from syncpod.kernel.os_errors import sentence_of

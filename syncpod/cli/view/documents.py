@@ -14,7 +14,6 @@ from syncpod.cli.console import harmless, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.custom_columns import CustomColumns, parse_columns, parse_template
 from syncpod.cli.view.jsonpath_template import parse_template as parse_jsonpath
-from syncpod.yaml_text import yaml_text
 
 _JSONPATH: Final = "jsonpath"
 _COLUMNS: Final = "custom-columns"
@@ -89,5 +88,6 @@ def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single:
         rendered = parse_jsonpath(output.partition("=")[2]).render(whole)
         sys.stdout.write(harmless(rendered, sys.stdout) if sys.stdout.isatty() else rendered)
         return
+    from syncpod.yaml_text import yaml_text
 
     sys.stdout.write("\n".join(map(printable, yaml_text(whole).split("\n"))))

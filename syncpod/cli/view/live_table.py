@@ -6,15 +6,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
-
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Self
 
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import wants_colour
 from syncpod.cli.view.rows import Row
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Lines = Callable[[Sequence[Row], Columns], Sequence[str]]
 """The table's lines for these rows, header included, aligned with what was drawn before."""
@@ -30,6 +29,9 @@ class LiveLines:
 
     def __init__(self, console: Console | None = None) -> None:
         """Draw on standard output by default."""
+        from rich.console import Console
+        from rich.live import Live
+
         self._console = console or Console(highlight=False)
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
 
@@ -47,6 +49,8 @@ class LiveLines:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Draw these lines in place of those before."""
+        from rich.text import Text
+
         self._live.update(Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
 
 

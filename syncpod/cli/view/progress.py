@@ -7,11 +7,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.text import Text
+from typing import TYPE_CHECKING, Self
 
 from syncpod.api.views.pod_columns import HEADER
 from syncpod.api.views.text import printable
@@ -21,6 +17,11 @@ from syncpod.cli.view.live_table import summed, within
 from syncpod.cli.view.rows import coloured_lines, row_of
 from syncpod.cli.view.unready import hindrance
 from syncpod.pod import Pod
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
 
 LastWords = Callable[["Pod"], str]
 """Returns a clause with the last line in the log of a crashing container of a pod; "" = there is none."""
@@ -38,6 +39,9 @@ class Progress:
 
     def __enter__(self) -> Self:
         if self._console is not None or wants_colour(sys.stderr):
+            from rich.console import Console
+            from rich.live import Live
+
             self._console = self._console or Console(stderr=True)
             self._live = Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
@@ -50,6 +54,9 @@ class Progress:
     def show(self, fetched_pods: Sequence[FetchedPod]) -> None:
         """Show pods as they are now."""
         if self._live is not None and self._console is not None:
+            from rich.console import Group
+            from rich.text import Text
+
             size, told = self._console.size, hindrances(fetched_pods, self._last_words)
             reasons, room = fitting(told, len(fetched_pods), width=size.width, height=size.height)
             drawn, left_out = within([row_of(fetched.listed) for fetched in fetched_pods], room)

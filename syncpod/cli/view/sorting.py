@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.view.jsonpath import Path, parse_path
-from syncpod.pod import parse_quantity
 
 _One = TypeVar("_One")
 
@@ -25,10 +24,12 @@ def sort_path(text: str) -> Path:
 
 def in_order(found: Sequence[_One], path: Path, document_of: Callable[[_One], Mapping[str, Any]]) -> list[_One]:
     """Return the objects sorted by the value at the path: numbers and quantities by size, others as text."""
-    return sorted(found, key=lambda one: _key(path.find(document_of(one))))
+    from syncpod.pod import parse_quantity
+
+    return sorted(found, key=lambda one: _key(path.find(document_of(one)), lambda text: parse_quantity(text).number))
 
 
-def _key(values: Sequence[Any]) -> tuple[int, Any, str]:
+def _key(values: Sequence[Any], number_of: Callable[[str], Any]) -> tuple[int, Any, str]:
     if not values or values[0] is None:
         return 0, 0, ""
     value = values[0]
@@ -37,6 +38,6 @@ def _key(values: Sequence[Any]) -> tuple[int, Any, str]:
     if isinstance(value, int | float):
         return 1, value, ""
     try:
-        return 1, parse_quantity(str(value)).number, ""
+        return 1, number_of(str(value)), ""
     except ValueError:
         return 2, 0, str(value)
