@@ -16,8 +16,9 @@ from syncpod.cli import deletion
 from syncpod.cli.commands.fleet_change import cordon, uncordon
 from syncpod.cli.commands.fleet_delete import delete
 from syncpod.cli.commands.fleet_explain import explain
-from syncpod.cli.deletion import Going, Thing
+from syncpod.cli.deletion import Going
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import OBJECTS, POD_WORDS
 from syncpod.cli.listing import Form, FoundObjects

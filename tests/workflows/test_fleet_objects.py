@@ -23,7 +23,7 @@ from temporalio.worker import Worker
 
 from activities.fleet_objects import object_steps
 from activities.fleet_workload import fleet_steps
-from syncpod.cli.deletion import Thing
+from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.temporal.fleet_deletion import FleetThings
 from syncpod.lifecycle.version import build_id
 from syncpod.messages.fleet import FleetNodeView, fleet_node_id

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from syncpod.cli import deletion
-from syncpod.cli.deletion import Deleting, DeletionRequest
 from syncpod.cli.failure import Failure
+from syncpod.cli.input.deletion_request import Deleting, DeletionRequest
 from syncpod.cli.machine.own_objects import OwnObjects
 from syncpod.cli.orphans.forced_deletion import leave_order
 from syncpod.cli.several import together

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from syncpod.cli.console import remark
-from syncpod.cli.deletion import Deleting, Thing, read_request
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, read_dry_run, read_timeout
+from syncpod.cli.input.deletion_request import Deleting, Thing, read_request
 from syncpod.cli.input.kind_words import OBJECTS
 from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import (

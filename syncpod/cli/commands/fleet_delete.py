@@ -8,9 +8,9 @@ import typer
 
 from syncpod.cli import deletion
 from syncpod.cli.console import remark
-from syncpod.cli.deletion import Deleting, DeletionRequest, Thing, read_request
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
+from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Thing, read_request
 from syncpod.cli.input.fleet_manifests import named_in
 from syncpod.cli.input.kind_words import PODS
 from syncpod.cli.input.options import (

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from syncpod.cli.deletion import DeletionResult, Going, NotThere, Selection, Thing
+from syncpod.cli.deletion import DeletionResult, Going, NotThere
+from syncpod.cli.input.deletion_request import Selection, Thing
 from syncpod.cli.machine.object_store import find, not_there, saying_what_failed, store_to_read
 from syncpod.objects import Kind, ObjectRef
 

@@ -10,8 +10,9 @@ from typing import Final
 from temporalio.client import Client
 
 from syncpod.cli.console import first_few, paint, remark
-from syncpod.cli.deletion import DeletionResult, Going, NotThere, Selection, Thing
+from syncpod.cli.deletion import DeletionResult, Going, NotThere
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.deletion_request import Selection, Thing
 from syncpod.cli.input.kind_words import OBJECTS, PODS
 from syncpod.cli.listing import selecting
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads

@@ -12,8 +12,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from syncpod.cli.console import program, remark
-from syncpod.cli.deletion import Deleting, DeletionResult, Going, NotThere, Selection, Thing
+from syncpod.cli.deletion import DeletionResult, Going, NotThere
 from syncpod.cli.fetched import FetchedPod
+from syncpod.cli.input.deletion_request import Deleting, Selection, Thing
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphan_notes import orphan_of, way_for
