@@ -13,9 +13,8 @@ from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from syncpod.cli.console import remark, say
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import Failure, together
 from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Selection, Thing
-from syncpod.cli.several import together
 
 TELL_SECONDS: Final = 5.0
 """Seconds after which a command that waits for deletions first prints what these wait for."""

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from syncpod.api.views.text import printable
 from syncpod.cli.console import remark, say
-from syncpod.cli.failure import Failure
-from syncpod.cli.several import together
+from syncpod.cli.failure import Failure, together
 
 
 class Descriptions:

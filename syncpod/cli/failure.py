@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 FAILED: Final = 1
@@ -34,6 +35,12 @@ class AlreadyExists(Failure):
     def __init__(self, kinds: str, name: str, namespace: str) -> None:
         """`kinds` is the kind's plural, as in kubectl's sentence."""
         super().__init__(f'{kinds} "{name}" already exists in namespace {namespace}')
+
+
+def together(failures: Sequence[Failure], *, done: bool) -> Failure:
+    """Return one Failure with the lines of all. Its code is BAD_INPUT if each has it and nothing was `done`."""
+    is_bad_input = not done and all(failure.code == BAD_INPUT for failure in failures)
+    return Failure("\n".join(map(str, failures)), BAD_INPUT if is_bad_input else FAILED)
 
 
 def why_of(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""Doing several things at once, and reporting their failures together."""
+"""Doing several things at once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from syncpod.cli.failure import BAD_INPUT, FAILED, Failure
-
-
-def together(failures: Sequence[Failure], *, done: bool) -> Failure:
-    """Return one Failure with the lines of all. Its code is BAD_INPUT if each has it and nothing was `done`."""
-    is_bad_input = not done and all(failure.code == BAD_INPUT for failure in failures)
-    return Failure("\n".join(map(str, failures)), BAD_INPUT if is_bad_input else FAILED)
+from syncpod.cli.failure import Failure, together
 
 
 async def do_all(deeds: Sequence[Coroutine[Any, Any, None]], *, at_once: int) -> None:

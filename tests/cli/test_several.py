@@ -7,8 +7,8 @@ import gc
 
 import pytest
 
-from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.several import do_all, together
+from syncpod.cli.failure import BadInput, Failure, together
+from syncpod.cli.several import do_all
 
 
 @pytest.mark.parametrize(

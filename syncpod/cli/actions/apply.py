@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.actions import apply_dry_run
 from syncpod.cli.console import first_few, remark, say, warn
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import Failure, together
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.machine.embedded_images import image_warnings
 from syncpod.cli.machine.kept_logs import last_words
@@ -18,7 +18,6 @@ from syncpod.cli.machine.object_apply import keep, require_possible
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.cli.orphan_notes import note_earlier, orphans_here
-from syncpod.cli.several import together
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.ephemeral_containers import without_known
 from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered, refuse_unenforced

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from syncpod.cli.actions.apply_forecast import metadata_differs, spec_differs
 from syncpod.cli.actions.plan import plan_of_manifest
 from syncpod.cli.console import say, warn
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import Failure, together
 from syncpod.cli.machine.object_apply import what_would_change
 from syncpod.cli.orphan_notes import note_if_earlier
-from syncpod.cli.several import together
 from syncpod.cli.temporal.foresight import Foresight
 from syncpod.cli.temporal.pods import read_pod, require_answer
 from syncpod.messages.pod_commands import Change

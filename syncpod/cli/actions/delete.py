@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from syncpod.cli import deletion
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import Failure, together
 from syncpod.cli.input.deletion_request import Deleting, DeletionRequest
 from syncpod.cli.machine.own_objects import OwnObjects
 from syncpod.cli.orphans.forced_deletion import leave_order
-from syncpod.cli.several import together
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.own_pods import OwnPods
 

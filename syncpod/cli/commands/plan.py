@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from syncpod.api.views.durations import short_duration
 from syncpod.api.views.text import columns
 from syncpod.cli.console import say, warn
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput, Failure, together
 from syncpod.cli.input.arguments import pod_names, require_json
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.input.options import (
@@ -55,7 +55,6 @@ def plan(
         return
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     from syncpod.cli.machine.worker_process import local_node
-    from syncpod.cli.several import together
     from syncpod.cli.temporal import session
     from syncpod.cli.temporal.foresight import Foresight
 

@@ -13,12 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.api.label_selector import Selector
 from syncpod.api.views.text import printable
 from syncpod.cli.console import remark
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import Failure, together
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.maintenance import Change, Draining, PodToDrain, named
 from syncpod.cli.orphan_notes import orphan_of, way_for
-from syncpod.cli.several import together
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.liveness import absence
 from syncpod.cli.temporal.nodes import require_node
