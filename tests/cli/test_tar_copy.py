@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from syncpod.cli.actions.cp import CopyLocation, copy_location
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.copy_locations import CopyLocation, copy_location
 from syncpod.cli.streams import tar_copy
 from syncpod.cli.streams.command_streams import NeverRan, Output, StreamBroken, Write
 from syncpod.cli.streams.tar_copy import Copying

@@ -1,14 +1,18 @@
-"""The work of ``syncpod attach``: connect to the streams of a container's own process."""
+"""Connects our input, output and terminal to those of a container's own process."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from syncpod.cli.actions.exec import lend
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.containers import chosen_container, running_instance
 from syncpod.cli.machine.runtime_client import runtime_of, unanswered
+from syncpod.cli.node_api import reached_pod
+from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.command_streams import stream
 from syncpod.cri.errors import CriError, TransportFault
 
@@ -16,6 +20,14 @@ if TYPE_CHECKING:
     from syncpod.cli.streams.command_streams import Write
     from syncpod.pod import Container as ContainerSpec
     from syncpod.pod import EphemeralContainer, Pod
+
+
+def attach_to_pod(namespace: str, pod: str, container: str, *, stdin: bool, tty: bool) -> int:
+    """Attach to a container of a pod ("" = the default one), as `attach` does. Raises BadInput, and Failure."""
+    interrupts.enable()
+    found = reached_pod(namespace, pod)
+    instance = running_instance(found, chosen_container(found, container))
+    return asyncio.run(attach(found, instance.id, stdin=stdin, tty=tty))
 
 
 async def attach(pod: Pod, container_id: str, *, stdin: bool, tty: bool) -> int:

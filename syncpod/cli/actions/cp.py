@@ -1,65 +1,40 @@
-"""The work of ``syncpod cp``: copy files to and from containers."""
+"""Copies files to and from containers, with the ``tar`` of each container."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from syncpod.cli.actions.exec import run_in
-from syncpod.cli.failure import BadInput
-from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.machine.containers import chosen_container, running_instance
 from syncpod.cli.machine.runtime_client import runtime_of
+from syncpod.cli.node_api import reached_pod
 from syncpod.cli.streams.tar_copy import Copying
 
 if TYPE_CHECKING:
+    from syncpod.cli.input.copy_locations import CopyLocation
     from syncpod.cli.streams.command_streams import Write
     from syncpod.pod import Pod
 
 
-@dataclass(frozen=True)
-class CopyLocation:
-    """Source or destination of a copy."""
-
-    path: str
-    pod: str = ""
-    """The pod; "" = this machine."""
-    namespace: str = ""
-    """The pod's namespace; "" = that of --namespace."""
-
-
-def require_one_here(
-    source: CopyLocation, destination: CopyLocation, *, no_preserve: bool, retries: int | None
+def copy_files(
+    source: CopyLocation, destination: CopyLocation, namespace: str, container: str, *, preserve: bool, retries: int
 ) -> None:
-    """Raise BadInput unless exactly one end is local, a local source exists, and the flags fit the direction."""
-    if bool(source.pod) == bool(destination.pod):
-        raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
-    if source.pod and destination.path == "-":
-        way = f"`syncpod exec {source.pod} -- cat {source.path}` writes a file to standard output"
-        raise BadInput(f"-: {way}, and ./- names a file here")
-    if destination.pod and source.path == "-":
-        way = f"`syncpod exec -i {destination.pod} -- sh -c 'cat > {destination.path}'` writes standard input to a file"
-        raise BadInput(f"-: {way}, and ./- names a file here")
-    if source.pod and no_preserve:
-        raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")
-    if not source.pod:
-        if retries is not None:
-            raise BadInput("--retries is for a copy out of a container: a copy into one cannot be resumed")
-        _require(Path(source.path))
+    """Copy between this machine and a pod, one of them the source; `namespace` is that of a pod without one.
+
+    Raises BadInput for a container that the pod lacks, and Failure.
+    """
+    inside = source if source.pod else destination
+    pod = reached_pod(inside.namespace or namespace, inside.pod)
+    asyncio.run(_copy(pod, source, destination, container, preserve=preserve, retries=retries))
 
 
-async def copy_files(
-    pod: Pod,
-    source: CopyLocation,
-    destination: CopyLocation,
-    container: str,
-    *,
-    preserve: bool,
-    retries: int,
+async def _copy(
+    pod: Pod, source: CopyLocation, destination: CopyLocation, container: str, *, preserve: bool, retries: int
 ) -> None:
-    """Copy between this machine and a container of a pod. Raises Failure."""
+    """Copy between this machine and a container of the pod. Raises BadInput, Failure."""
     chosen = chosen_container(pod, container)
     instance = running_instance(pod, chosen)
     async with runtime_of(pod) as runtime:
@@ -85,33 +60,3 @@ async def copied(
         await copying.out_of(source.path, Path(destination.path), retries=retries)
     else:
         await copying.into(Path(source.path), destination.path, preserve=preserve)
-
-
-def _require(path: Path) -> None:
-    """Raise BadInput if a local path does not exist, or cannot be accessed."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadInput(f"{path}: there is no such file or directory here") from None
-    except OSError as error:
-        raise BadInput(f"{path}: {error.strerror}") from None
-
-
-def copy_location(text: str) -> CopyLocation:
-    """Parse ``[[NAMESPACE/]POD:]PATH``. Raises BadInput.
-
-    Mirrors cp.go, v1.36, extractFileSpec. Differences: a text that begins with a slash or a dot is a local path, even
-    with a colon, and ``pod/web:/x`` names the pod ``web``.
-    """
-    before, colon, path = text.partition(":")
-    if not colon or text.startswith(("/", ".")):
-        if not text:
-            raise BadInput("SRC and DST: a path is missing")
-        return CopyLocation(text)
-    *namespaces, pod = before.split("/")
-    if not pod or len(namespaces) > 1 or "" in namespaces:
-        raise BadInput(f"{text!r}: write [[NAMESPACE/]POD:]PATH")
-    if not path:
-        raise BadInput(f"{text!r}: the path in the container is missing")
-    namespace = namespaces[0] if namespaces and namespaces[0] not in POD_WORDS else ""
-    return CopyLocation(path, pod, namespace)

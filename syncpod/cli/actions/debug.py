@@ -10,13 +10,13 @@ import typer
 
 from syncpod.cli.actions.attached_container import stay, until_begun
 from syncpod.cli.actions.debug_container import debug_container, debug_copy, default_profile, require_image_name
-from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import AlreadyExists, BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.machine.runtime_client import runtime_of
 from syncpod.cli.standard_streams import standard_input
+from syncpod.cli.streams.own_terminal import has_terminal
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes

@@ -1,14 +1,18 @@
-"""The work of ``syncpod exec``: run a command in a container."""
+"""Runs commands in containers, and passes our input, output and terminal on."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.runtime_client import unanswered
+from syncpod.cli.machine.containers import chosen_container, running_instance
+from syncpod.cli.machine.runtime_client import runtime_of, unanswered
+from syncpod.cli.node_api import reached_pod
 from syncpod.cli.streams import terminal
 from syncpod.cli.streams.command_streams import Output, stream
 from syncpod.cri.errors import CriError, TransportFault
@@ -17,6 +21,22 @@ if TYPE_CHECKING:
     from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cli.streams.command_streams import Write
     from syncpod.cri.client import CriClient
+    from syncpod.pod import Pod
+
+
+def run_command(namespace: str, pod: str, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
+    """Run a command in a container of a pod ("" = the default one), and return its exit code.
+
+    With `stdin` it reads our input, and with `tty` it has our terminal. Raises BadInput, and Failure.
+    """
+    return asyncio.run(_run(reached_pod(namespace, pod), container, command, stdin=stdin, tty=tty))
+
+
+async def _run(pod: Pod, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> int:
+    chosen = chosen_container(pod, container)
+    instance = running_instance(pod, chosen)
+    async with runtime_of(pod) as runtime:
+        return await lend(partial(run_in, runtime, instance, chosen, command), stdin=stdin, tty=tty)
 
 
 async def lend(run: Callable[..., Awaitable[int]], *, stdin: bool, tty: bool) -> int:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from syncpod.cli.actions.exec import lend
-from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.fleet_endpoint import to_endpoint
 from syncpod.cli.fleet_remote_commands import run_there
 from syncpod.cli.streams import terminal
+from syncpod.cli.streams.own_terminal import has_terminal
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
 

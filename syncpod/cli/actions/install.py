@@ -1,4 +1,4 @@
-"""The work of ``syncpod install`` and ``syncpod uninstall``: the node of this machine as systemd units."""
+"""Writes, starts and removes the systemd units of this machine's node; `syncpod fleet install` uses its parts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,67 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from syncpod.cli.console import say
-from syncpod.cli.failure import Failure
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.machine import systemd
-from syncpod.cli.machine.state_directory import recorded_server, write_server
+from syncpod.cli.machine.ending import end_all
+from syncpod.cli.machine.settings import kept_settings, settings
+from syncpod.cli.machine.state_directory import recorded_server, recorded_worker, write_server
 from syncpod.cli.machine.systemd_units import (
+    FLEET_GATE,
+    FLEET_WORKER,
+    NODE_UNITS,
+    RUNTIME,
+    SERVER,
+    WORKER,
     environment_file,
 )
-from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units
+from syncpod.cli.machine.units_of_node import ENVIRONMENT_FILE, given_to_units, units_for
 from syncpod.kernel.atomic_file import replace_file
+from syncpod.settings.table import first_difference
+
+
+def install_node(state_dir: str, *, only_print: bool) -> None:
+    """Have systemd serve the node that `up` has started, or only print the units. Raises BadInput, Failure."""
+    here = settings(state_dir=state_dir)
+    directory = here.state_dir
+    worker = recorded_worker(directory)
+    if worker is None:
+        raise BadInput(
+            f"no node of {directory} was started with `{program()} up`, whose settings the units would have: "
+            "start it so first"
+        )
+    # The units have the recorded socket; a link to it is the same runtime.
+    kept = kept_settings(directory).variables
+    if differs := first_difference(kept, here.given, apart_from=("runtime_endpoint",)):
+        raise BadInput(f"the node of {directory} was started {differs}: start it so first with `{program()} up`")
+    units = units_for(directory, worker)
+    if only_print:
+        show(directory, units)
+        return
+    systemd.require_booted()
+    systemd.require_ours(directory, units)
+    systemd.remove(name for name in systemd.installed(directory, NODE_UNITS) if name not in units)
+    changed = write(directory, units)
+    end_all(directory)
+    systemd.start([name for name in (SERVER, RUNTIME, WORKER) if name in units], changed)
+    say(f"node/{worker.node} is served by {', '.join(sorted(units))}")
+    tell_of_login()
+
+
+def uninstall_node(state_dir: str) -> None:
+    """Stop and remove the node's units; the server's stays if a fleet's units need it. Raises BadInput, Failure."""
+    directory = settings(state_dir=state_dir).state_dir
+    there = systemd.installed(directory, NODE_UNITS)
+    if shared := systemd.installed(directory, (FLEET_WORKER, FLEET_GATE)):
+        there.pop(SERVER, None)
+    removed = remove(directory, there)
+    if not removed:
+        remark(f"No units of the node of {directory} are installed")
+        return
+    say(f"{', '.join(removed)} removed; the pods keep running, and `{program()} up` serves them again")
+    if shared and SERVER in systemd.installed(directory, (SERVER,)):
+        remark(f"Note: {SERVER} stays, for {', '.join(sorted(shared))}")
 
 
 def show(directory: Path, units: Mapping[str, str]) -> None:
@@ -54,3 +106,12 @@ def remove(directory: Path, names: Iterable[str]) -> list[str]:
     if not systemd.installed(directory):
         (directory / ENVIRONMENT_FILE).unlink(missing_ok=True)
     return removed
+
+
+def tell_of_login() -> None:
+    """Let a user's units start at boot, and print a note if that is not possible."""
+    if not systemd.is_system() and (why := systemd.linger()):
+        remark(
+            "Note: your units begin when you log in, and end with your last session: "
+            f"`sudo loginctl enable-linger $USER` has them begin at boot ({why})"
+        )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Container, Namespace, PodName
-from syncpod.cli.node_api import reached_pod
-from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    pass
+from syncpod.cli.streams.own_terminal import has_terminal
 
 
 def attach_(
@@ -35,15 +30,9 @@ def attach_(
       syncpod attach -it shell -c app
       echo reload | syncpod attach -i web
     """  # noqa: D301
-    import asyncio
-
-    from syncpod.cli.machine.containers import chosen_container, running_instance
-
     name = pod_name([pod])
     tty = tty and has_terminal(stdin=stdin)
-    interrupts.enable()
-    found = reached_pod(namespace, name)
-    instance = running_instance(found, chosen_container(found, container))
-    from syncpod.cli.actions.attach import attach
 
-    raise typer.Exit(asyncio.run(attach(found, instance.id, stdin=stdin, tty=tty)))
+    from syncpod.cli.actions.attach import attach_to_pod
+
+    raise typer.Exit(attach_to_pod(namespace, name, container, stdin=stdin, tty=tty))

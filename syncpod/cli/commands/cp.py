@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from syncpod.cli.input.copy_locations import copy_location, require_one_here
 from syncpod.cli.input.options import Container, Namespace
-from syncpod.cli.node_api import reached_pod
-
-if TYPE_CHECKING:
-    pass
-
 
 NoPreserve = Annotated[
     bool, typer.Option("--no-preserve", help="Into a container: do not keep owners and permissions.")
@@ -47,13 +43,9 @@ def cp(
       syncpod cp web:/var/log/nginx ./logs -c app
       syncpod cp team/web:/etc/hosts hosts
     """  # noqa: D301
-    import asyncio
-
-    from syncpod.cli.actions.cp import copy_files, copy_location, require_one_here
-
     ends = copy_location(source), copy_location(destination)
     require_one_here(*ends, no_preserve=no_preserve, retries=retries)
 
-    inside = ends[0] if ends[0].pod else ends[1]
-    pod = reached_pod(inside.namespace or namespace, inside.pod)
-    asyncio.run(copy_files(pod, *ends, container, preserve=not no_preserve, retries=retries or 0))
+    from syncpod.cli.actions.cp import copy_files
+
+    copy_files(*ends, namespace, container, preserve=not no_preserve, retries=retries or 0)

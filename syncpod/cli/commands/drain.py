@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from syncpod.cli import maintenance
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import node_names, read_dry_run, read_selector, read_timeout
 from syncpod.cli.input.options import DryRun, GracePeriod, NodeNames, Timeout
@@ -31,16 +30,20 @@ def cordon(nodes: NodeNames) -> None:
 
     Its pods, and those of its manifest directory, keep running, also across restarts of the node.
     """
+    names = node_names(nodes)
+
     from syncpod.cli.actions.drain import change_nodes
 
-    change_nodes(nodes, "cordon")
+    change_nodes(names, "cordon")
 
 
 def uncordon(nodes: NodeNames) -> None:
     """Mark a node as schedulable: it takes new pods again."""
+    names = node_names(nodes)
+
     from syncpod.cli.actions.drain import change_nodes
 
-    change_nodes(nodes, "uncordon")
+    change_nodes(names, "uncordon")
 
 
 def drain(
@@ -60,9 +63,6 @@ def drain(
     Kubernetes cluster, which would bring the pod back: `kubectl drain` does. As with kubectl, no pod of a node is ended
     if one of them must not be ended.
     """
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.own_nodes import OwnNodes
-
     names = node_names(nodes)
     if grace_period < -1:
         raise BadInput("--grace-period: must be 0 or more seconds")
@@ -74,4 +74,7 @@ def drain(
         patience=read_timeout(timeout),
         mark=read_dry_run(dry_run),
     )
-    session.run(lambda client: maintenance.drain(OwnNodes(client, conditions, grace), names, how))
+
+    from syncpod.cli.actions.drain import drain_nodes
+
+    drain_nodes(names, conditions, grace, how)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.cli.actions.cp import copied, copy_location, require_one_here
+from syncpod.cli.actions.cp import copied
 from syncpod.cli.commands.cp import NoPreserve
+from syncpod.cli.input.copy_locations import copy_location, require_one_here
 from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 
 if TYPE_CHECKING:

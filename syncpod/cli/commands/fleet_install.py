@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from syncpod.cli.actions.install import remove, show, write
+from syncpod.cli.actions.install import remove, show, tell_of_login, write
 from syncpod.cli.commands.fleet_gate import GateNames, ListenAddress, checked_names, parse_listen
-from syncpod.cli.commands.install import PrintUnits, tell_of_login
+from syncpod.cli.commands.install import PrintUnits
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir

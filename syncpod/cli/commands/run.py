@@ -8,12 +8,12 @@ import typer
 
 from syncpod.cli.actions.apply import apply_manifests
 from syncpod.cli.actions.create import existing_pods
-from syncpod.cli.commands.exec import has_terminal
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
 from syncpod.cli.standard_streams import standard_input
+from syncpod.cli.streams.own_terminal import has_terminal
 
 if TYPE_CHECKING:
     from syncpod.pod import Admission

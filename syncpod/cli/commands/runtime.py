@@ -10,6 +10,7 @@ import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
+from syncpod.cli.machine.settings import settings
 
 
 def runtime(
@@ -29,14 +30,14 @@ def runtime(
     It speaks CRI v1, as containerd does. Its containers are plain processes of this machine, without isolation. They
     keep running when the runtime ends, and it finds them again at its next start.
     """
-    from syncpod.cli.machine import runtime_process
-    from syncpod.cli.machine.settings import settings
-
     path = Path(socket).expanduser() if socket else None
     if path is not None and not path.is_absolute():
         raise BadInput(f"--socket: {socket!r} must be an absolute path")
     directory = settings(state_dir=state_dir).state_dir
-    runtime_process.become(directory, path, simulated=simulate, environ=os.environ)
+
+    from syncpod.cli.machine.runtime_process import become
+
+    become(directory, path, simulated=simulate, environ=os.environ)
 
 
 def load(
@@ -54,12 +55,12 @@ def load(
     in it is checked. The runtime need not be running. Nothing is loaded into containerd or CRI-O: use `ctr -n k8s.io
     images import` or `podman load` for those.
     """
-    from syncpod.cli.machine import runtime_process
-    from syncpod.cli.machine.settings import settings
-
     for file in files:
         _require_readable(file)
     directory = settings(state_dir=state_dir).state_dir
+
+    from syncpod.cli.machine import runtime_process
+
     runtime_process.load(directory, files, name, environ=os.environ)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import typer
@@ -13,10 +12,6 @@ CONTEXT: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": T
 
 def worker(context: typer.Context) -> None:
     """Serve this machine as a node until Ctrl-C."""
-    from syncpod.cli.machine.processes import run_in_place
-    from syncpod.cli.machine.worker_process import worker_program
+    from syncpod.cli.actions.worker import become_worker
 
-    program = worker_program()
-    from syncpod.cli.actions.worker import environment_of
-
-    run_in_place([sys.executable, str(program), *context.args], environment_of(context.args))
+    become_worker(context.args)
