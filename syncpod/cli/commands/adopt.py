@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated
 
 import typer
 
-from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import pod_names
-from syncpod.cli.input.manifests import admitted
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import named_only, pod_names, require_choice
 from syncpod.cli.input.options import Filenames, NamespaceOfAll, OnlyNames, PodNames
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from syncpod.pod import Pod
-
-_AT_ONCE: Final = 8
-"""Maximum number of pods adopted at the same time. With many more, a node's answers would come after our timeout."""
 
 
 def adopt(
@@ -50,60 +38,15 @@ def adopt(
     would leave the pod an orphan: a node that takes only signed commands lets an orphan run until `adopt` or `prune`,
     and any other node kills it.
     """
-    from syncpod.cli.orphans.found_orphans import chosen, here, named_only, require_choice, staying
-    from syncpod.cli.several import do_all
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.pod_apply import has_search_attributes
-
     names, brief = pod_names(what or []), named_only(output)
-    manifests = _manifests(filename, namespace, names, everything=everything)
-    if not manifests:
+    if not filename:
         require_choice(names, everything=everything)
+    elif names or everything:
+        raise BadInput("-f names the pods: leave out other names, and --all")
     if force and everything:
         raise BadInput("--force: name the pods; with --all only those without a workflow are adopted")
-    place = here()
 
-    from syncpod.cli.actions.adopt import How, adopt_pod
+    from syncpod.cli.actions.adopt import AdoptRequest, adopt_pods
 
-    async def work(client: Client) -> None:
-        found, nameless = await chosen(client, place, names, namespace=namespace, keys=tuple(manifests))
-        orphans = await staying(place, found) if everything else found
-        if nameless:
-            remark(f"Note: objects that name no pod cannot be adopted ({len(nameless)} found); see `syncpod node`")
-        if force and len({(each.pod.namespace, each.pod.name) for each in orphans}) < len(orphans):
-            raise Failure("--force: the runtime has several pods of that name; `syncpod prune` removes the others")
-        if not orphans and everything:
-            remark("No pods without a workflow")
-        how = How(
-            brief=brief,
-            dry_run=dry_run,
-            force=force,
-            has_attributes=await has_search_attributes(client),
-            everything=everything,
-            manifests=manifests,
-        )
-        await do_all([adopt_pod(client, place, orphan, how) for orphan in orphans], at_once=_AT_ONCE)
-
-    session.run(work)
-
-
-def _manifests(
-    filename: list[str] | None, namespace: str, names: Sequence[str], *, everything: bool
-) -> dict[tuple[str, str], Pod]:
-    """Return the pods of the manifests by namespace and name. Raises BadInput if names or --all are given as well.
-
-    If the files have ConfigMaps or Secrets, a note says that these are ignored.
-    """
-    if not filename:
-        return {}
-    if names or everything:
-        raise BadInput("-f names the pods: leave out other names, and --all")
-    found = admitted(filename, namespace, ignore_other_kinds=True)
-    if not found.pods:
-        raise BadInput(f"{', '.join(filename)}: no pod in it")
-    if found.objects:
-        remark(
-            "Note: the ConfigMaps and Secrets of these files are not looked at: "
-            f"`syncpod apply -f {shlex.quote(filename[0])}` afterwards keeps them on the node again"
-        )
-    return {(each.pod.metadata.namespace, each.pod.metadata.name): each.pod for each in found.pods}
+    wanted = AdoptRequest(names, tuple(filename or ()), namespace, force=force, dry_run=dry_run, brief=brief)
+    adopt_pods(wanted)

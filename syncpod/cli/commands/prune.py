@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated
 
 import typer
 
-from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.arguments import pod_names
+from syncpod.cli.input.arguments import named_only, pod_names, require_choice
 from syncpod.cli.input.options import GracePeriod, NamespaceOfAll, OnlyNames, PodNames
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-
-_AT_ONCE: Final = 50
-"""Maximum number of pods pruned at the same time. A pod may take its whole grace period: with a smaller number, a full
-node would take long. Each pod needs a connection to the runtime: a larger number would be too many."""
 
 
 def prune(
@@ -37,30 +28,13 @@ def prune(
     containers, volumes and logs are removed. A pod that has a workflow is left alone: `syncpod delete` ends it.
     Anything without the node's label is never touched.
     """
-    from syncpod.cli.orphans.found_orphans import chosen, here, named_only, require_choice
-    from syncpod.cli.several import do_all
-    from syncpod.cli.temporal import session
-    from syncpod.cli.temporal.pod_apply import has_search_attributes
-
     grace, brief = _grace(grace_period, now=now), named_only(output)
     names = pod_names(what or [])
     require_choice(names, everything=everything)
-    place = here()
 
-    from syncpod.cli.actions.prune import How, prune_nameless, prune_one
+    from syncpod.cli.actions.prune import Pruning, prune_all
 
-    async def work(client: Client) -> None:
-        orphans, nameless = await chosen(client, place, names, namespace=namespace)
-        if not orphans and not nameless:
-            remark("Nothing without a workflow")
-        how = How(grace, brief=brief, dry_run=dry_run, has_attributes=await has_search_attributes(client))
-        deeds = [
-            *(prune_one(client, place, orphan, how) for orphan in orphans),
-            *(prune_nameless(place, thing, how) for thing in nameless),
-        ]
-        await do_all(deeds, at_once=_AT_ONCE)
-
-    session.run(work)
+    prune_all(names, namespace, Pruning(grace, brief=brief, dry_run=dry_run))
 
 
 def _grace(seconds: int, *, now: bool) -> int | None:

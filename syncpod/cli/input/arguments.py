@@ -273,6 +273,19 @@ def require_json(output: str) -> None:
         raise BadInput(f"--output: must be json, not {output}")
 
 
+def named_only(output: str) -> bool:
+    """Return whether ``-o name`` is given. Raises BadInput for another format."""
+    if output not in ("", "name"):
+        raise BadInput(f"--output: is {output!r}, must be name")
+    return output == "name"
+
+
+def require_choice(names: Sequence[str], *, everything: bool) -> None:
+    """Raise BadInput unless either pods are named, or ``--all`` is given."""
+    if everything == bool(names):
+        raise BadInput("name pods, or say --all")
+
+
 def read_duration(text: str) -> timedelta:
     """Read a Go duration (``30s``, ``1h30m``, ``0``), or one with years and days as ages are printed (``3d4h``).
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from syncpod.api.views.text import printable
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import Failure
 from syncpod.cli.machine.checked_node import this_node
 from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.runtime_client import unanswered
@@ -95,12 +95,6 @@ async def take_stock(place: Here) -> tuple[Inventory, Mapping[str, PodRecord]]:
         raise unanswered(fault) from None
     except CriError as error:
         raise Failure(f"the runtime at {place.endpoint} does not list its pods: {error.message}") from None
-
-
-def require_choice(names: Sequence[str], *, everything: bool) -> None:
-    """Raise BadInput unless either pods are named, or ``--all`` is given."""
-    if everything == bool(names):
-        raise BadInput("name pods, or say --all")
 
 
 async def chosen(
@@ -223,13 +217,6 @@ def taken(orphan: FoundOrphan) -> str:
         f"`syncpod prune{flag} {pod.name}` removes it, or `syncpod delete{flag} pod {pod.name}` ends the other one, "
         f"and then it can be adopted"
     )
-
-
-def named_only(output: str) -> bool:
-    """Return whether ``-o name`` is given. Raises BadInput for another format."""
-    if output not in ("", "name"):
-        raise BadInput(f"--output: is {output!r}, must be name")
-    return output == "name"
 
 
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
