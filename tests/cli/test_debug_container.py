@@ -240,7 +240,7 @@ def test_the_copy_keeps_what_is_asked_for() -> None:
     assert copy["metadata"]["annotations"] == {"note": "x"}, "the copy is not the fleet's pod"
     assert {"livenessProbe", "readinessProbe", "startupProbe"} <= copy["spec"]["containers"][0].keys()
     assert "initContainers" in copy["spec"]
-    one, _ = copied(CopyRequest("other", kept=frozenset(["readinessProbe"]), keeps_init_containers=False), name="side")
+    one, _ = copied(CopyRequest("other", kept=frozenset(["readinessProbe"]), init_containers=False), name="side")
     assert "readinessProbe" in one["spec"]["containers"][0] and "livenessProbe" not in one["spec"]["containers"][0]
     assert "initContainers" not in one["spec"] and "labels" not in one["metadata"]
 

@@ -242,7 +242,7 @@ def test_without_a_server_a_fleets_command_names_the_one_that_begins_it_for_a_fl
 def test_another_users_server_at_the_usual_port_is_named_and_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporal_server: DevServer
 ) -> None:
-    monkeypatch.setattr(plugin, "DEFAULT_ADDRESS", temporal_server.address)
+    monkeypatch.setattr(session, "DEFAULT_ADDRESS", temporal_server.address)
     with pytest.raises(BadInput, match=f"is yours: TEMPORAL_ADDRESS={temporal_server.address}"):
         session.connection(str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)

@@ -1,12 +1,10 @@
-"""The work of ``syncpod debug``: add a debug container to a running pod, or to a copy of it."""
+"""Adds a debug container to a running pod, or to a copy of it, and attaches to the container."""
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
-
-import typer
+from typing import TYPE_CHECKING
 
 from syncpod.cli.actions.attached_container import stay, until_begun
 from syncpod.cli.actions.debug_container import debug_container, debug_copy, default_profile, require_image_name
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class How:
+class Debugging:
     """Which pod gets the debug container, and whether we attach to the container."""
 
     attached: bool
@@ -41,32 +39,15 @@ class How:
     """Whether ``--attach`` is given, rather than implied by ``--stdin``."""
     copy: CopyRequest
     quiet: bool
+    """Whether only the container's output is printed."""
 
 
-def require_copy(how: How, *, same_node: bool, init_containers: bool | None) -> None:
-    """Raise BadInput for a flag that only a copy can have, if no copy is requested. The error names the flag."""
-    copy = how.copy
-    if copy.name:
-        return
-    if copy.share_processes is not None:
-        flag = "--share-processes" if copy.share_processes else "--no-share-processes"
-        raise BadInput(f"{flag} needs --copy-to: for a running pod it cannot be changed")
-    names = {"livenessProbe": "liveness", "readinessProbe": "readiness", "startupProbe": "startup"}
-    given = {
-        "--set-image": bool(copy.images),
-        "--replace": copy.replace,
-        "--same-node": same_node,
-        "--keep-init-containers": init_containers is True,
-        "--no-keep-init-containers": init_containers is False,
-        **{f"--keep-{names.get(field, field)}": True for field in sorted(copy.kept)},
-    }
-    for flag, is_given in given.items():
-        if is_given:
-            raise BadInput(f"{flag} needs --copy-to")
+def debug_pod(pod: str, namespace: str, wanted: DebugRequest, how: Debugging) -> int:
+    """Debug a pod; return the container's exit code if we attach, else 0.
 
-
-def run_debugger(pod: str, namespace: str, wanted: DebugRequest, how: How) -> NoReturn:
-    """Debug a pod, and exit with the container's exit code if we attach, else 0. Raises BadInput, Failure."""
+    Raises BadInput, with the flag, for what cannot be done, and Failure.
+    """
+    _require_copy(how.copy)
     if pod.partition("/")[0] in NODE_WORDS and "/" in pod:
         raise BadInput(
             f"{pod!r}: a node is a machine: debug it in its own shell; `syncpod explain node` shows its past"
@@ -79,10 +60,31 @@ def run_debugger(pod: str, namespace: str, wanted: DebugRequest, how: How) -> No
         wanted = dataclasses.replace(wanted, tty=has_terminal(stdin=wanted.stdin))
     # The container's input ends with piped input, but not with a terminal, since another client may attach.
     wanted = dataclasses.replace(wanted, stdin_once=wanted.stdin and how.attached and not wanted.tty)
-    raise typer.Exit(session.run(lambda client: _debug(client, namespace, name, wanted, how)))
+    return session.run(lambda client: _debug(client, namespace, name, wanted, how))
 
 
-def _require_sense(name: str, wanted: DebugRequest, how: How) -> None:
+def _require_copy(copy: CopyRequest) -> None:
+    """Raise BadInput for a flag that only a copy can have, if no copy is requested. The error names the flag."""
+    if copy.name:
+        return
+    if copy.share_processes is not None:
+        flag = "--share-processes" if copy.share_processes else "--no-share-processes"
+        raise BadInput(f"{flag} needs --copy-to: for a running pod it cannot be changed")
+    names = {"livenessProbe": "liveness", "readinessProbe": "readiness", "startupProbe": "startup"}
+    given = {
+        "--set-image": bool(copy.images),
+        "--replace": copy.replace,
+        "--same-node": copy.is_same_node_given,
+        "--keep-init-containers": copy.init_containers is True,
+        "--no-keep-init-containers": copy.init_containers is False,
+        **{f"--keep-{names.get(field, field)}": True for field in sorted(copy.kept)},
+    }
+    for flag, is_given in given.items():
+        if is_given:
+            raise BadInput(f"{flag} needs --copy-to")
+
+
+def _require_sense(name: str, wanted: DebugRequest, how: Debugging) -> None:
     """Raise BadInput for flags that do not go together, or if nothing is to be debugged.
 
     Mirrors cmd/debug/debug.go, v1.36, Validate.
@@ -106,7 +108,7 @@ def _require_sense(name: str, wanted: DebugRequest, how: How) -> None:
         raise BadInput("--tty needs --stdin")
 
 
-async def _debug(client: Client, namespace: str, name: str, wanted: DebugRequest, how: How) -> int:
+async def _debug(client: Client, namespace: str, name: str, wanted: DebugRequest, how: Debugging) -> int:
     """Add the container to the pod, or to a copy of it; return its exit code if we attach, else 0."""
     pod = (await require_pod(client, namespace, name)).pod
     if how.attached:
@@ -138,7 +140,7 @@ async def _join(client: Client, pod: Pod, wanted: DebugRequest, *, quiet: bool) 
     return container.name
 
 
-async def _copy(client: Client, pod: Pod, wanted: DebugRequest, how: How) -> tuple[Pod, str]:
+async def _copy(client: Client, pod: Pod, wanted: DebugRequest, how: Debugging) -> tuple[Pod, str]:
     """Apply a copy of the pod; return it, and the name of its debugged container. Raises BadInput, Failure.
 
     The name is "" if only the images of containers differ.

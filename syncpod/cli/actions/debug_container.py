@@ -55,18 +55,7 @@ _FLAGS: Final[Mapping[str, str]] = {
     "env": "--env",
     "shareProcessNamespace": "--share-processes",
 }
-
-
-def default_profile(pod: Pod) -> str:
-    """Return the default profile: general, as in kubectl, or baseline if containers cannot have capabilities.
-
-    The embedded runtime without root refuses a container that requests a capability.
-    """
-    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    ids = [status.container_id or "" for status in statuses]
-    embedded = any(id_.startswith("syncpod-embedded://") for id_ in ids)
-    return "baseline" if embedded and os.geteuid() != 0 else "general"
-
+"""The flag of each field, for problems."""
 
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _MARKS: Final = (SOURCE_ANNOTATION, HASH_ANNOTATION)
@@ -112,7 +101,21 @@ class CopyRequest:
     """Whether the pod is deleted once there is a copy."""
     kept: frozenset[str] = frozenset()
     """The fields that the copy keeps: labels, annotations, livenessProbe, readinessProbe, startupProbe."""
-    keeps_init_containers: bool = True
+    init_containers: bool | None = None
+    """Whether the copy keeps the pod's init containers; None = yes."""
+    is_same_node_given: bool = False
+    """Whether ``--same-node`` is given; the copy always runs on the pod's node."""
+
+
+def default_profile(pod: Pod) -> str:
+    """Return the default profile: general, as in kubectl, or baseline if containers cannot have capabilities.
+
+    The embedded runtime without root refuses a container that requests a capability.
+    """
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ids = [status.container_id or "" for status in statuses]
+    embedded = any(id_.startswith("syncpod-embedded://") for id_ in ids)
+    return "baseline" if embedded and os.geteuid() != 0 else "general"
 
 
 def require_image_name(image: str, flag: str = "--image") -> None:
@@ -162,7 +165,7 @@ def debug_copy(pod: Pod, wanted: DebugRequest, copy: CopyRequest) -> tuple[Admis
     has no labels, annotations and probes either; an image for a container that is missing is refused.
     """
     document = pod_to_wire(pod)
-    left_out = {"ephemeralContainers", *(() if copy.keeps_init_containers else ("initContainers",))}
+    left_out = {"ephemeralContainers", *(() if copy.init_containers is not False else ("initContainers",))}
     spec = {key: value for key, value in document["spec"].items() if key not in left_out}
     gone = {probe for probe in _PROBES if probe not in copy.kept}
     spec["containers"] = [{key: value for key, value in each.items() if key not in gone} for each in spec["containers"]]

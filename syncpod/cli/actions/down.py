@@ -1,8 +1,9 @@
-"""The work of ``syncpod down``: delete the pods, and end what ``up`` has started."""
+"""Deletes this node's pods, ends the processes that ``up`` has started, and removes the state directory."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,10 +13,10 @@ from syncpod.cli import local_processes
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import fleet_processes, runtime_process
+from syncpod.cli.machine import purge as purging
 from syncpod.cli.machine.checked_node import context_of
-from syncpod.cli.machine.ending import end_worker
+from syncpod.cli.machine.ending import end_all, end_guard, end_worker
 from syncpod.cli.machine.runtime_choice import choose
-from syncpod.cli.machine.runtime_process import forget
 from syncpod.cli.machine.settings import kept_settings
 from syncpod.cli.machine.state_directory import (
     exclusive,
@@ -25,6 +26,7 @@ from syncpod.cli.machine.state_directory import (
     running_server,
     running_worker,
 )
+from syncpod.cli.machine.units_of_node import require_not_installed
 from syncpod.cli.orphans.found_orphans import Here, chosen, staying
 from syncpod.cli.orphans.removal import prune_pod
 from syncpod.cli.orphans.runtime_cleanup import clear_runtime
@@ -55,10 +57,51 @@ _REMOVAL_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
 
 
+def take_down(here: NodeSettings, memory: Path, patience: timedelta | None, *, keep_pods: bool, purge: bool) -> None:
+    """Delete the node's pods, unless `keep_pods`, and end its processes; with `purge`, remove all of its files.
+
+    `memory` is the directory of its Secrets, and `patience` how long the pods may take; None = their longest grace
+    period and half a minute. Raises BadInput, and Failure with how to go on.
+    """
+    directory = here.state_dir
+    before = recorded_worker(directory)
+    logs = here.log_dir if before is None else Path(before.log_dir)
+    if not directory.is_dir():
+        remark(f"Nothing to end: {directory} does not exist")
+        return
+    require_not_installed(directory)
+    others = _what_others_run(directory)
+    if purge:
+        purging.require_ours(directory)
+        if others:
+            raise Failure(f"{directory} is in use by what `syncpod up` has not started: {'; '.join(others)}")
+    if not keep_pods:
+        _delete_pods(here, patience, everything=purge)
+    ended = end_all(directory) + end_guard(directory, here.node)
+    if not keep_pods:
+        _forget(directory, settings_too=not purge)  # a purge that fails is repeated with the same settings
+    _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
+    if purge:
+        purging.purge_cgroups(here)  # first: once the directory has gone, this cannot be repeated
+        purging.purge(directory, memory, logs)
+        say(f"{directory} removed")
+
+
+def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
+    """Print which processes keep running, and a sentence if nothing was ended."""
+    if not ended:
+        word = "ended" if others else "to end"
+        remark(f"Nothing {word}: nothing that `syncpod up` has started runs in {directory}")
+    for what in others:
+        remark(f"Note: {what} was not started by `syncpod up`; it keeps running until it is ended where it was started")
+    if ended and keep_pods:
+        say(f"the pods keep running; `{program()} up` serves them again")
+
+
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
-def delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
+def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: bool) -> None:
     """Delete the pods that the worker of `up` serves or served, and wait for their end.
 
     The processes that this needs are started if they do not run: otherwise the pods would come back with the next `up`.
@@ -168,7 +211,7 @@ def _how_to_go_on(directory: Path) -> str:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def forget_processes(directory: Path, *, settings_too: bool) -> None:
+def _forget(directory: Path, *, settings_too: bool) -> None:
     """Remove the records of ended processes.
 
     With `settings_too`, a node without pods may then get another name or runtime.
@@ -179,7 +222,7 @@ def forget_processes(directory: Path, *, settings_too: bool) -> None:
         if running_worker(directory) is None:
             forget_worker(directory)
         if running_runtime(directory) is None:
-            forget(directory)
+            runtime_process.forget(directory)
         if serving(directory) is None and not has_records(directory):
             if settings_too:
                 forget_kept_settings(directory)
@@ -187,7 +230,7 @@ def forget_processes(directory: Path, *, settings_too: bool) -> None:
             forget_seen_exits(directory)
 
 
-def what_others_run(directory: Path) -> list[str]:
+def _what_others_run(directory: Path) -> list[str]:
     """Return the processes that use the state directory but were not started by `up`."""
     found = []
     ours = running_worker(directory)

@@ -1,15 +1,39 @@
-"""The work of ``syncpod port-forward``: forward local ports to a pod."""
+"""Forwards local ports to a pod of this machine, until it is interrupted."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from syncpod.cli.failure import BadInput
-from syncpod.cli.streams.forwarded_ports import ForwardedPort
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.machine.runtime_client import runtime_of
+from syncpod.cli.node_api import reached_pod
+from syncpod.cli.streams import interrupts
+from syncpod.cli.streams.forwarded_ports import ForwardedPort, Forwarder
+from syncpod.cli.streams.pod_ports import OurPodPorts
 
 if TYPE_CHECKING:
     from syncpod.pod import Pod
+
+
+def forward_ports(namespace: str, pod: str, words: Sequence[str], addresses: Sequence[str]) -> None:
+    """Listen at these addresses, and forward the ports that the words name, until Ctrl-C.
+
+    Raises BadInput for a word that names no port of the pod, and Failure if the pod does not run or does not exist.
+    """
+    interrupts.enable()
+    asyncio.run(_forward(reached_pod(namespace, pod), words, addresses))
+
+
+async def _forward(pod: Pod, words: Sequence[str], addresses: Sequence[str]) -> None:
+    wanted = forwarded_ports(pod, words)
+    if pod.status.phase != "Running":
+        raise Failure(f'pod "{pod.metadata.name}" does not run: its phase is {pod.status.phase or "unknown"}')
+    async with runtime_of(pod) as runtime:
+        pod_ports = OurPodPorts(runtime, pod)
+        await pod_ports.require()
+        await Forwarder(pod_ports.carry).forward(addresses, wanted)
 
 
 def forwarded_ports(pod: Pod, words: Sequence[str]) -> list[ForwardedPort]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from syncpod.cli.input.options import AttachUntilEnd, InnerCommand, Namespace, OurStdin, OurTerminal, PodName
-
-if TYPE_CHECKING:
-    pass
 
 Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="The image of the debug container.")]
 Target = Annotated[str, typer.Option("--target", metavar="NAME", help="The container whose processes it is to see.")]
@@ -111,10 +107,21 @@ def debug(
     With --copy-to, the pod itself is left alone: a container is added to a copy of it, or one of its containers is
     changed there. The copy has the pod's labels, annotations and probes only with the `--keep-` flags.
     """
+    from syncpod.cli.actions.debug import Debugging, debug_pod
     from syncpod.cli.actions.debug_container import CopyRequest, DebugRequest, images_of
 
-    wanted = DebugRequest(image, container, target, tuple(command or ()), arguments_only, tuple(env or ()))
-    wanted = dataclasses.replace(wanted, pull_policy=image_pull_policy, profile=profile, stdin=stdin, tty=tty)
+    wanted = DebugRequest(
+        image=image,
+        name=container,
+        target=target,
+        command=tuple(command or ()),
+        arguments_only=arguments_only,
+        env=tuple(env or ()),
+        pull_policy=image_pull_policy,
+        profile=profile,
+        stdin=stdin,
+        tty=tty,
+    )
     probes = {"livenessProbe": keep_liveness, "readinessProbe": keep_readiness, "startupProbe": keep_startup}
     kept = {"labels": keep_labels, "annotations": keep_annotations, **probes}
     copy = CopyRequest(
@@ -123,10 +130,8 @@ def debug(
         share_processes,
         replace,
         frozenset(field for field, keeps in kept.items() if keeps),
-        keeps_init_containers=keep_init_containers is not False,
+        init_containers=keep_init_containers,
+        is_same_node_given=same_node,
     )
-    from syncpod.cli.actions.debug import How, require_copy, run_debugger
-
-    how = How(stdin if attach is None else attach, is_attach_given=bool(attach), copy=copy, quiet=quiet)
-    require_copy(how, same_node=same_node, init_containers=keep_init_containers)
-    run_debugger(pod, namespace, wanted, how)
+    how = Debugging(stdin if attach is None else attach, is_attach_given=bool(attach), copy=copy, quiet=quiet)
+    raise typer.Exit(debug_pod(pod, namespace, wanted, how))

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, PodName
-from syncpod.cli.node_api import reached_pod
-from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    pass
 
 
 def port_forward(
@@ -34,30 +27,12 @@ def port_forward(
       syncpod port-forward web :http 5432
       syncpod port-forward web 8080:80 --address 0.0.0.0
     """  # noqa: D301
-    import asyncio
-
     name = pod_name([pod])
     words, addresses = required(ports, address, f"port-forward {name}")
 
-    interrupts.enable()
-    found = reached_pod(namespace, name)
+    from syncpod.cli.actions.port_forward import forward_ports
 
-    from syncpod.cli.actions.port_forward import forwarded_ports
-
-    async def forward() -> None:
-        from syncpod.cli.machine.runtime_client import runtime_of
-        from syncpod.cli.streams.forwarded_ports import Forwarder
-        from syncpod.cli.streams.pod_ports import OurPodPorts
-
-        wanted = forwarded_ports(found, words)
-        if found.status.phase != "Running":
-            raise Failure(f'pod "{name}" does not run: its phase is {found.status.phase or "unknown"}')
-        async with runtime_of(found) as runtime:
-            pod_ports = OurPodPorts(runtime, found)
-            await pod_ports.require()
-            await Forwarder(pod_ports.carry).forward(addresses, wanted)
-
-    asyncio.run(forward())
+    forward_ports(namespace, name, words, addresses)
 
 
 def required(ports: list[str] | None, address: list[str] | None, command: str) -> tuple[list[str], list[str]]:
