@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_field_selector, read_selector
+from syncpod.cli.input.kind_words import Kind
 from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
 from syncpod.cli.view.label_columns import LabelColumns, read_label_columns
 from syncpod.cli.view.live_table import LiveTable, can_redraw
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from syncpod.api.field_selector import FieldSelector
     from syncpod.api.label_selector import Selector
     from syncpod.cli.view.jsonpath import Path
+
+Listed: TypeAlias = Kind | Literal["Node"]
+"""A kind that a node's `get` lists."""
 
 _Kind = TypeVar("_Kind", bound=str)
 _OUTPUTS: Final = ("wide", "json", "yaml", "name")
@@ -43,6 +47,8 @@ class Form:
     """None = all: then each line begins with its namespace."""
     conditions: Selector
     fields: FieldSelector
+    query: Mapping[str, str]
+    """Both selectors as they were given, as query parameters of a node's API."""
     output: str
     headers: bool
     labels: LabelColumns
@@ -123,10 +129,11 @@ def read_form(
         namespace=None if all_namespaces else namespace or "default",
         conditions=read_selector(selector),
         fields=read_field_selector(field_selector, of_pods=set(things) == {"Pod"}),
+        query={"labelSelector": selector, "fieldSelector": field_selector},
         output=output,
         headers=not no_headers,
         labels=read_label_columns(label_columns, output, whole=show_labels),
-        order=_order(sort_by) if sort_by else None,
+        order=sort_path(sort_by) if sort_by else None,
         with_kind=len(things) > 1,
         is_named=number > 0,
         single=number == 1,
@@ -140,6 +147,7 @@ def selecting(namespace: str | None, conditions: Selector, fields: FieldSelector
         namespace=namespace,
         conditions=conditions,
         fields=fields,
+        query={},
         output="name",
         headers=False,
         labels=read_label_columns((), "name", whole=False),
@@ -149,10 +157,6 @@ def selecting(namespace: str | None, conditions: Selector, fields: FieldSelector
         single=False,
         watch=False,
     )
-
-
-def _order(sort_by: str) -> Path:
-    return sort_path(sort_by)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The work of ``syncpod describe``: details of pods, nodes, ConfigMaps, and of Secrets without their values."""
+"""Describes pods: this machine's worker makes the text, or without one this process."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from syncpod.cli.console import remark
-from syncpod.cli.machine.object_store import find
+from syncpod.cli.description import Descriptions
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.arguments import with_likely_kind
 from syncpod.cli.machine.own_journal import missing
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
 from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import note_orphans
-from syncpod.cli.view.data_objects import describe as lines_of
 
 if TYPE_CHECKING:
     from syncpod.api.client import Reply
-    from syncpod.api.label_selector import Selector as Conditions
-    from syncpod.objects import Kind as ObjectKind
+    from syncpod.cli.input.kind_words import Kind
 
 
-def describe_objects(
-    kind: ObjectKind, names: Sequence[str], namespace: str, conditions: Conditions
-) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of each object, and a message for each that does not exist."""
-    found, missing = find(kind, names, namespace, conditions)
-    return [lines_of(one) for one in found], missing
+def describe_pods(things: Mapping[Kind, Sequence[str]], namespace: str, selector: str, words: Sequence[str]) -> None:
+    """Describe the pods among these things. Raises Failure for those that do not exist.
+
+    `words` are the arguments that name the things.
+    """
+    descriptions = Descriptions()
+    absent = show_descriptions(descriptions, things["Pod"], namespace, selector)
+    end_descriptions(descriptions, absent, namespace, words)
 
 
-def describe_pods(names: Sequence[str], namespace: str, selector: str) -> tuple[list[list[str]], list[str]]:
-    """Return the lines of each pod, and a message for each that does not exist."""
+def show_descriptions(descriptions: Descriptions, names: Sequence[str], namespace: str, selector: str) -> list[str]:
+    """Print the description of each pod; return a message for each that does not exist. Raises Failure."""
 
     def described(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], Sequence[str]]:
         return [one["description"] for one in reports], reply.warnings
@@ -41,7 +43,20 @@ def describe_pods(names: Sequence[str], namespace: str, selector: str) -> tuple[
         for note in notes:
             remark(f"Note: {note}")
         absent = sorted(set(names) - {each["metadata"]["name"] for each in found})
-        return [each["lines"] for each in found], [missing(api.server, namespace, name) for name in absent]
+        messages = [missing(api.server, namespace, name) for name in absent]
+    for each in found:
+        descriptions.show(each["lines"])
+    return messages
+
+
+def end_descriptions(descriptions: Descriptions, absent: Sequence[str], namespace: str, words: Sequence[str]) -> None:
+    """Raise one Failure if things do not exist, with these messages; print a remark if there was nothing to describe.
+
+    `words` are the arguments that name the things; the first one may be a misspelt kind.
+    """
+    if absent:
+        descriptions.failures.append(Failure(with_likely_kind(absent, words)))
+    descriptions.end(f"No resources found in {namespace} namespace.")
 
 
 def _pages(address: str, namespace: str) -> str:

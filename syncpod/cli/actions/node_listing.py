@@ -1,9 +1,9 @@
-"""The parts of ``get`` and ``describe`` for nodes."""
+"""The parts of ``get`` and ``describe`` for nodes, which are read from the Temporal server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,10 +11,10 @@ from syncpod.api.label_selector import Selector
 from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
-from syncpod.cli.listing import FoundObjects, ListingPrinter
+from syncpod.cli.listing import Form, FoundObjects, Listed, ListingPrinter
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import session
-from syncpod.cli.temporal.nodes import list_nodes, notes_of_ended, read_node, why_absent
+from syncpod.cli.temporal import nodes, session
+from syncpod.cli.temporal.nodes import notes_of_ended, read_node, why_absent
 from syncpod.cli.temporal.pods import list_pods, orphan_pods
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import HEADER, WIDE, document, row
@@ -29,7 +29,26 @@ if TYPE_CHECKING:
     from syncpod.node.loop_stalls import LoopStall
 
 
-async def find_nodes(client: Client, names: Sequence[str], listing: ListingPrinter) -> FoundObjects:
+def list_nodes(form: Form, things: Mapping[Listed, Sequence[str]]) -> list[str]:
+    """Print the nodes among these things, and return a message for each that does not exist. Raises Failure."""
+    names = things["Node"]
+    with ListingPrinter(form) as listing:
+        session.run(lambda client: show_async(listing, lambda: _found_nodes(client, names, listing)))
+        listing.end()
+    return listing.missing
+
+
+async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
+    """Print the objects of one kind that `find` returns; a watch awaits `find` again and again."""
+    found = await find()
+    goes_on = listing.begin(found)
+    while goes_on:
+        await asyncio.sleep(found.pause)
+        found = await find()
+        listing.go_on(found)
+
+
+async def _found_nodes(client: Client, names: Sequence[str], listing: ListingPrinter) -> FoundObjects:
     """Return the named nodes, or all. The first list of all has notes about nodes whose workflows have ended."""
     found, missing = await _find(client, names)
     notes = [] if names or listing.has_begun else await _notes_of_absent(client, found)
@@ -47,19 +66,19 @@ def describe_nodes(names: Sequence[str]) -> None:
             notes = await _notes_of_absent(client, found)
             for note in notes or ([] if found else ["No resources found"]):
                 remark(note)
-        nodes = {one.name for one in found}
-        pods = await list_pods(client, None, Selector(()), nodes=nodes) if found else []
+        described = {one.name for one in found}
+        pods = await list_pods(client, None, Selector(()), nodes=described) if found else []
         if found:  # orphans of this machine's node are listed too
-            orphans = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in nodes]
+            orphans = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in described]
             pods = sorted((*pods, *orphans), key=lambda one: one.key)
         now = datetime.now(UTC)
         return [
             describe(one, [pod for pod in pods if _node_of(pod) == one.name], now, _stall_of(one.name)) for one in found
         ], missing
 
-    described, missing = session.run(work)
+    found, missing = session.run(work)
     descriptions = Descriptions()
-    for lines in described:
+    for lines in found:
         descriptions.show(lines)
     descriptions.failures += map(Failure, missing)
     descriptions.end("")
@@ -84,25 +103,10 @@ async def _notes_of_absent(client: Client, found: Sequence[FetchedNode]) -> list
 async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode], list[str]]:
     """Return the nodes, and a message for each that does not exist."""
     if not names:
-        return await list_nodes(client), []
+        return await nodes.list_nodes(client), []
     found = {name: await read_node(client, name) for name in names}
     missing = []
     for name in (name for name, fetched in found.items() if fetched is None):
         why = await why_absent(client, name)
         missing.append(f'nodes "{name}" not found{why and f" ({why})"}')
     return [fetched for fetched in found.values() if fetched is not None], missing
-
-
-def show_nodes(listing: ListingPrinter, names: Sequence[str]) -> None:
-    """Print nodes. Raises Failure."""
-    session.run(lambda client: show_async(listing, lambda: find_nodes(client, names, listing)))
-
-
-async def show_async(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
-    """As `show`, but await `find`."""
-    found = await find()
-    goes_on = listing.begin(found)
-    while goes_on:
-        await asyncio.sleep(found.pause)
-        found = await find()
-        listing.go_on(found)

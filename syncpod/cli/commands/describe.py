@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from syncpod.cli.description import Descriptions
-from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.arguments import named, named_nodes, read_selector, with_likely_kind
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import named, named_nodes, read_selector
 from syncpod.cli.input.options import Namespace, Selector, Things
-
-if TYPE_CHECKING:
-    pass
 
 
 def describe(
@@ -37,18 +31,8 @@ def describe(
         raise BadInput("name what to describe, or choose it with --selector")
     if any(things.values()) and conditions.requirements:
         raise BadInput("name what to describe, or choose it with --selector, not both")
-    descriptions, missing = Descriptions(), list[str]()
-    from syncpod.cli.actions.describe import describe_objects, describe_pods
-
-    for kind, names in things.items():
-        described, absent = (
-            describe_pods(names, namespace, selector)
-            if kind == "Pod"
-            else describe_objects(kind, names, namespace, conditions)
-        )
-        for lines in described:
-            descriptions.show(lines)
-        missing += absent
-    if missing:
-        descriptions.failures.append(Failure(with_likely_kind(missing, what or [])))
-    descriptions.end(f"No resources found in {namespace} namespace.")
+    if set(things) == {"Pod"}:
+        from syncpod.cli.actions.describe import describe_pods as describe_things
+    else:
+        from syncpod.cli.actions.object_listing import describe_objects as describe_things
+    describe_things(things, namespace, selector, what or [])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, with_likely_kind
-from syncpod.cli.input.kind_words import Kind
-from syncpod.cli.input.manifests import named_in
 from syncpod.cli.input.options import (
     AllNamespaces,
     FieldConditions,
@@ -23,11 +21,11 @@ from syncpod.cli.input.options import (
     Things,
     Watch,
 )
-from syncpod.cli.listing import ListingPrinter, read_form
+from syncpod.cli.listing import Listed, read_form
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
-    pass
+    from syncpod.objects import ObjectRef
 
 
 def get(
@@ -53,10 +51,12 @@ def get(
     indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices and unions are not supported.
     """
     if filename:
-        what, namespace = _of_manifests(filename, what, namespace)
-    nodes = named_nodes(what or [])
-    things: Mapping[Kind | Literal["Node"], Sequence[str]]
-    things = {"Node": nodes} if nodes is not None else dict(named(what or []).items())
+        if what:
+            raise BadInput("name what to list, or give its manifest with -f, not both")
+        from syncpod.cli.input.manifests import named_in
+
+        what, namespace = _words_of(*named_in(filename, namespace))
+    things = _things(what or [])
     form = read_form(
         things,
         namespace,
@@ -72,28 +72,24 @@ def get(
     )
     if watch:
         interrupts.enable()
-    from syncpod.cli.actions.get import show_objects, show_pods
-
-    with ListingPrinter(form) as listing:
-        for kind, names in things.items():
-            if kind == "Pod":
-                show_pods(listing, names, {"labelSelector": selector, "fieldSelector": field_selector})
-            elif kind == "Node":
-                from syncpod.cli.actions.node_listing import show_nodes
-
-                show_nodes(listing, names)
-            else:
-                show_objects(listing, kind, names)
-        listing.end()
-    if listing.missing:
-        raise Failure(with_likely_kind(listing.missing, what or []))
+    if "Node" in things:
+        from syncpod.cli.actions.node_listing import list_nodes as list_things
+    elif set(things) == {"Pod"}:
+        from syncpod.cli.actions.get import list_pods as list_things
+    else:
+        from syncpod.cli.actions.object_listing import list_objects as list_things
+    if missing := list_things(form, things):
+        raise Failure(with_likely_kind(missing, what or []))
 
 
-def _of_manifests(filename: Sequence[str], what: list[str] | None, namespace: str) -> tuple[list[str], str]:
-    """Return the words that name the objects of manifests, and their namespace. Raises BadInput if `what` has names."""
-    if what:
-        raise BadInput("name what to list, or give its manifest with -f, not both")
-    pods, objects = named_in(filename, namespace)
+def _things(words: Sequence[str]) -> Mapping[Listed, Sequence[str]]:
+    """Return the named objects by kind; a kind without names means all of the kind. Raises BadInput."""
+    nodes = named_nodes(words)
+    return {"Node": nodes} if nodes is not None else dict(named(words).items())
+
+
+def _words_of(pods: Sequence[tuple[str, str]], objects: Sequence[ObjectRef]) -> tuple[list[str], str]:
+    """Return the words that name these objects, and their namespace. Raises BadInput for several namespaces."""
     namespaces = {each for each, _ in pods} | {each.namespace for each in objects}
     if len(namespaces) > 1:
         raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
