@@ -160,7 +160,7 @@ async def test_events_outlive_the_run_in_which_they_came(syncpod: Command, clien
 async def test_watching_prints_each_event_once(
     syncpod: Command, client: Client, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("syncpod.cli.commands.events._WATCH_SECONDS", 0.05)
+    monkeypatch.setattr("syncpod.cli.actions.events._WATCH_SECONDS", 0.05)
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     handle = client.get_workflow_handle(f"pod/default/{name}")

@@ -1,38 +1,72 @@
-"""The work of ``syncpod history``: what was decided and done for a pod, and why."""
+"""Reads and prints what was decided and done for a pod: its workflow tells it, or Temporal's own events."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from syncpod.cli.console import remark
-from syncpod.cli.machine.own_journal import last_life
-from syncpod.cli.temporal.ended_workflows import end_of
-from syncpod.cli.view.explanation import Clock, lifetime
-from syncpod.journal.records import SENDER, HistoryEntry
-from syncpod.messages.queries import write_history
-
-if TYPE_CHECKING:
-    _Told = tuple[list[dict[str, Any]], Sequence[HistoryEntry], bool, Mapping[str, Any] | None]
-    "The history as JSON, its records, whether it has only Temporal's events, and the pod; None = the pod is gone."
+from syncpod.api.client import Reply
+from syncpod.cli.console import program, remark, say
+from syncpod.cli.node_api import NodeApi
+from syncpod.cli.orphan_notes import note_orphans
+from syncpod.cli.view.history_lines import lines
+from syncpod.journal.records import HistoryEntry
+from syncpod.node.orphan_mark import why_orphaned
 
 
-def end_of_workflow(namespace: str, name: str) -> list[HistoryEntry]:
-    """Return the entry about the end of an orphan's workflow; [] if the server does not have it."""
-    ended = end_of(namespace, name)
-    if ended is None:
-        return []
-    how, _, by = ended.how.removeprefix("was ").partition(" by ")
-    return [HistoryEntry(at=ended.at, kind="workflow", subject="end", outcome=how, reason=by and f"by {by}")]
+@dataclass(frozen=True)
+class PodHistory:
+    """The history of one pod."""
+
+    documents: Sequence[Mapping[str, Any]]
+    """The entries as JSON."""
+    entries: Sequence[HistoryEntry]
+    is_of_events: bool = False
+    """Whether it has only Temporal's events, without exits and decisions, because the pod does not answer."""
+    is_of_orphan: bool = False
+    """Whether the pod runs without a workflow."""
 
 
-def written_history(records: Sequence[HistoryEntry]) -> tuple[list[dict[str, Any]], Sequence[HistoryEntry]]:
-    """Return the documents of entries, and the entries."""
-    return write_history(records), records
+def read_history(namespace: str, name: str) -> PodHistory | None:
+    """Return the history of a pod; None if Temporal has nothing of it. Print a note about an orphan. Raises Failure."""
+
+    def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> tuple[PodHistory, Mapping[str, Any]] | None:
+        if not reports:
+            return None
+        told, pod = reports[0]["history"], reports[0]["pod"]
+        is_orphan = bool(why_orphaned(pod))
+        return PodHistory(told, _entries(told), is_of_events="recorded" in reports[0], is_of_orphan=is_orphan), pod
+
+    with NodeApi() as api:
+        found = api.reports(namespace, [name], "pod", "history", query=[("ended", "true")], read=read)
+    if found is None:
+        return None
+    history, pod = found
+    if history.is_of_orphan:
+        note_orphans([pod])
+    return history
 
 
-def read_entries(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
+def print_history(history: PodHistory, namespace: str, name: str, output: str, *, headers: bool) -> None:
+    """Print a history as a table or as JSON, after notes about parts that it lacks."""
+    if history.is_of_events:
+        remark(
+            "Note: the pod does not answer; this is what Temporal recorded of its last run, without exits and decisions"
+        )
+    if any(each.subject == "adopt" and each.kind == "update" for each in history.entries):
+        earlier = shlex.join((program(), "explain", name, *(() if namespace == "default" else ("-n", namespace))))
+        remark(f"Note: `{earlier}` shows what happened before the pod was adopted")
+    if output == "json":
+        say(json.dumps(history.documents, indent=4))
+    else:
+        say("\n".join(lines(history.entries, headers=headers)))
+
+
+def _entries(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
     """Return the entries, read without the message models, whose import takes longer than the rest of the command.
 
     Raises KeyError, TypeError, ValueError for incomplete entries, which a worker of another version may send.
@@ -47,16 +81,3 @@ def read_entries(told: Sequence[Mapping[str, Any]]) -> list[HistoryEntry]:
         )
         for each in told
     ]
-
-
-def journaled_history(server: tuple[str, str], namespace: str, name: str) -> list[HistoryEntry] | None:
-    """Return the last life of a pod from this machine's journal, and print a note; None if the journal has nothing."""
-    records = last_life(server, namespace, name)
-    if records is None:
-        return None
-    lived = lifetime(records, Clock(datetime.now(UTC)))
-    remark(
-        f'Note: Temporal has nothing of pod "{name}" any more; this is what the node\'s journal has of its last life, '
-        f"{lived}; `syncpod explain -n {namespace} {name}` says why it restarted"
-    )
-    return [line for line in records.lines if line.kind != SENDER]

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from syncpod.api.client import Reply
-from syncpod.api.views.events import PodEvent, by_time, events_of
-from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names
-from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.input.options import AllNamespaces, Namespace, NoHeaders, PodNames, kind_of
-from syncpod.cli.node_api import NodeApi
-from syncpod.cli.orphan_notes import note_orphans
 from syncpod.cli.streams import interrupts
-from syncpod.node.orphan_mark import why_orphaned
+from syncpod.cli.view.sorting import sort_path
 
 if TYPE_CHECKING:
-    pass
+    from syncpod.cli.view.jsonpath import Path
 
 Types = Annotated[
     str, typer.Option("--types", metavar="Normal,Warning", help="Only events of these types.", show_default="both")
@@ -31,7 +24,6 @@ SortBy = Annotated[
 ]
 _OUTPUTS = ("wide", "json", "yaml", "name")
 _TYPES = ("Normal", "Warning")
-_WATCH_SECONDS = 1.0
 
 
 def events(
@@ -58,37 +50,21 @@ def events(
     """
     names = pod_names(what or []) + _named_by_for(about)
     _check(names, output, all_namespaces=all_namespaces)
-    wanted = _types(types)
-    from syncpod.cli.actions.events import Printer, ends_of_workflows, path_of_order, print_once, with_gone_pods
-
-    printer = Printer(
-        output, namespaces=all_namespaces, headers=not no_headers, order=path_of_order(sort_by, watch=watch)
-    )
-    where = "" if all_namespaces else f" in {namespace} namespace"
-    source = _Source(None if all_namespaces else namespace, names, wanted)
+    wanted, order = _types(types), _order(sort_by, watch=watch)
     if watch:
         interrupts.enable()
-    with NodeApi() as api:
-        found = source.read(api)
-        note_orphans(source.orphans)
-        if not watch:
-            found = with_gone_pods(found, api.server, source.namespace, names, wanted)
-            source.require(found)
-            if source.orphans and "Warning" in wanted:
-                found = by_time([*found, *ends_of_workflows(source.orphans)])
-            if source.journaled:
-                remark(source.journal_note())
-            print_once(printer, found, output, where, is_whole=not source.silent)
-            if source.silent:
-                raise Failure(source.gap(source.silent))
-            return
-        source.require(found)
-        if found:
-            printer.print(found)
-        while True:
-            source.note_silent()
-            time.sleep(_WATCH_SECONDS)
-            printer.print(source.read(api))
+    from syncpod.cli.actions.events import EventPrinter, EventSource, print_events, read_events, watch_events
+
+    source = EventSource(None if all_namespaces else namespace, names, wanted)
+    printer = EventPrinter(output, namespaces=all_namespaces, headers=not no_headers, order=order)
+    if watch:
+        watch_events(source, printer)
+    found = read_events(source)
+    if source.orphans and "Warning" in wanted:
+        from syncpod.cli.actions.workflow_ends import with_ends_of_workflows
+
+        found = with_ends_of_workflows(found, source.orphans)
+    print_events(found, source, printer)
 
 
 def _check(names: Sequence[str], output: str, *, all_namespaces: bool) -> None:
@@ -117,79 +93,10 @@ def _types(text: str) -> frozenset[str]:
     return frozenset(known[word.casefold()] for word in wanted)
 
 
-class _Source:
-    """Reads events: of the named pods, even ended ones; without names, of all open pods in a namespace (None = all)."""
-
-    def __init__(self, namespace: str | None, names: Sequence[str], types: frozenset[str]) -> None:
-        self.namespace = namespace
-        self._names = list(dict.fromkeys(names))
-        self._types = types
-        self._before: frozenset[tuple[str, str]] = frozenset()
-        """The pods of the last listing. Pods that the next listing lacks are read once more, for their last events."""
-        self.silent: tuple[str, ...] = ()
-        """The names of the pods that did not answer, and whose events are not known."""
-        self.journaled: tuple[str, ...] = ()
-        """The names of the pods that did not answer, but whose events are in their node's journal on this machine."""
-        self._missing: tuple[str, ...] = ()
-        """The names for which no pod was found."""
-        self._why: tuple[str, ...] = ()
-        """Why pods did not answer: which of their nodes are away, and which are busy."""
-        self._noted: frozenset[str] = frozenset()
-        self.orphans: Sequence[Mapping[str, Any]] = ()
-        """The pods of the last listing that run without a workflow."""
-
-    def read(self, api: NodeApi) -> list[PodEvent]:
-        """Return all events, the newest last. Raises Failure."""
-        if self._names:
-            reports = self._reports(api, self.namespace or "default", self._names)
-            self._missing = tuple(name for name in self._names if name not in {name for (_, name), _ in reports})
-        else:
-            reports = self._reports(api, self.namespace)
-            there = frozenset(key for key, _ in reports)
-            for namespace in sorted({namespace for namespace, _ in self._before - there}):
-                gone = [name for each, name in self._before - there if each == namespace]
-                reports += self._reports(api, namespace, gone)
-            self._before = there
-        self.silent = tuple(sorted(name for (_, name), found in reports if found is None))
-        return by_time([event for _, found in reports for event in found or () if event.record.type in self._types])
-
-    def _reports(
-        self, api: NodeApi, namespace: str | None, names: Sequence[str] = ()
-    ) -> list[tuple[tuple[str, str], list[PodEvent] | None]]:
-        """Return the events of each pod, with its namespace and name; None for a pod whose events are not known."""
-
-        def read(reply: Reply, reports: Sequence[Mapping[str, Any]]) -> list[tuple[tuple[str, str], Any]]:
-            self._why = reply.warnings
-            self.orphans = [one["pod"] for one in reports if why_orphaned(one["pod"])]
-            told_last = [one["metadata"]["name"] for one in reports if "recorded" in one and "events" in one]
-            self.journaled = tuple(sorted(told_last))
-            return [
-                (
-                    (one["metadata"]["namespace"], one["metadata"]["name"]),
-                    events_of(one["pod"], one["events"]) if "events" in one else None,
-                )
-                for one in reports
-            ]
-
-        query = [("ended", "true")] if names else []
-        return api.reports(namespace, names, "pod", "events", query=query, read=read)
-
-    def require(self, found: Sequence[PodEvent]) -> None:
-        """Raise Failure if a named pod does not exist, and no event of an earlier pod of its name was found."""
-        for name in self._missing:
-            if not any(event.pod == name for event in found):
-                raise Failure(no_such_pod(name, self.namespace or ""))
-
-    def gap(self, silent: Sequence[str]) -> str:
-        """Return the names of the pods whose events could not be read, and why."""
-        return f"without the events of {', '.join(silent)}: {'; '.join(self._why)}"
-
-    def journal_note(self) -> str:
-        """Return the note about the pods whose events come from the journal of a node that does not answer now."""
-        return f"Note: {'; '.join(self._why)}; the events of {', '.join(self.journaled)} are those of its journal"
-
-    def note_silent(self) -> None:
-        """Print a note about pods that have stopped answering since the last note."""
-        if new := [name for name in self.silent if name not in self._noted]:
-            remark(f"Note: {self.gap(new)}")
-        self._noted = frozenset(self.silent)
+def _order(sort_by: str, *, watch: bool) -> Path | None:
+    """Return the path in an Event to sort by; None = the flag is not given. Raises BadInput, also for a watch."""
+    if not sort_by:
+        return None
+    if watch:
+        raise BadInput("--sort-by: a watch prints events in the order in which they come")
+    return sort_path(sort_by)
