@@ -20,7 +20,7 @@ from syncpod.cli.deletion import Going
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.input.fleet_names import fleet_names
-from syncpod.cli.input.kind_words import OBJECTS, POD_WORDS
+from syncpod.cli.input.kind_words import OBJECTS, POD_WORDS, WORKLOADS
 from syncpod.cli.listing import Form, FoundObjects
 from syncpod.cli.temporal import fleet, fleet_deletion, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads
 from syncpod.cli.temporal.fleet_deletion import FleetThings
@@ -170,7 +170,7 @@ async def test_a_pod_and_its_workflow_are_waited_for_as_one() -> None:
     assert await both.why() == ""
 
 
-KINDS = {**fleet_workloads.WORKLOADS, **OBJECTS, **dict.fromkeys(POD_WORDS, "Pod")}
+KINDS = {**WORKLOADS, **OBJECTS, **dict.fromkeys(POD_WORDS, "Pod")}
 
 
 @pytest.mark.parametrize(

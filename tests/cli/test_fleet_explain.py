@@ -11,6 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import fleet_remote_commands
+from syncpod.cli.actions import fleet_explain
 from syncpod.cli.actions.fleet_explain import explain_pod
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_placement, fleet_pods, fleet_workloads
@@ -230,7 +231,8 @@ async def test_of_a_workload_that_was_rolled_back_the_pod_is_explained_that_fail
     monkeypatch.setattr(fleet, "view", one)
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "view", view)
-    monkeypatch.setattr(fleet_remote_commands, "said_there", said_there)
+    for module in (fleet_remote_commands, fleet_explain):
+        monkeypatch.setattr(module, "said_there", said_there)
     await explain_pod(cast(Client, None), ["deployment", "web"], "default", node, [])
     told = capsys.readouterr()
     assert (said, told.err.splitlines()) == (asked, notes)

@@ -11,14 +11,13 @@ import pytest
 import typer
 from temporalio.client import Client
 
-from syncpod.cli import fleet_remote_commands
-from syncpod.cli.commands import fleet_logs
+from syncpod.cli.actions import fleet_explain, fleet_logs
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_logs import logs
 from syncpod.cli.failure import BadInput
 from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.command_streams import Output, Write
-from syncpod.cli.temporal import fleet, fleet_pods
+from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_pods import FoundPod
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 
@@ -39,9 +38,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return 0
 
     monkeypatch.setattr(fleet, "run", run)
-    monkeypatch.setattr(fleet_pods, "find_pod", find)
-    monkeypatch.setattr(fleet_remote_commands, "run_there", there)
-    monkeypatch.setattr(fleet_remote_commands, "print_there", there)
+    for action in (fleet_logs, fleet_explain):
+        monkeypatch.setattr(action, "find_pod", find)
+    monkeypatch.setattr(fleet_logs, "run_there", there)
+    monkeypatch.setattr(fleet_explain, "print_there", there)
     return words
 
 
@@ -141,7 +141,7 @@ def test_logs_that_are_followed_together_are_not_mixed_within_a_line(
     async def ours(_which: Output, data: bytes) -> None:
         written.append(data)
 
-    monkeypatch.setattr(fleet_remote_commands, "run_there", there)
+    monkeypatch.setattr(fleet_logs, "run_there", there)
     monkeypatch.setattr(fleet_logs, "write_ours", ours)
     monkeypatch.setattr(interrupts, "enable", lambda: None)
     with pytest.raises(typer.Exit):

@@ -51,8 +51,7 @@ async def remove(node: Node, monkeypatch: pytest.MonkeyPatch, *, force: bool = F
     """Remove a node; return the changes that were requested of it."""
     monkeypatch.setattr(fleet, "view", node.look)
     monkeypatch.setattr(fleet, "update", node.change)
-    how = fleet_remove.How(force, None)
-    await fleet_remove.remove_node(cast(Client, None), cast(Fleet, node), "n1", how)
+    await fleet_remove.remove_node(cast(Client, None), cast(Fleet, node), "n1", force=force)
     return node.done
 
 

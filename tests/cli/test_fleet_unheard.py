@@ -11,6 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import fleet_remote_commands
+from syncpod.cli.actions import fleet_describe, fleet_explain
 from syncpod.cli.actions.fleet_describe import describe_pod
 from syncpod.cli.actions.fleet_explain import explain_node, explain_pod
 from syncpod.cli.description import Descriptions
@@ -147,7 +148,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
         monkeypatch.setattr(fleet, "view", one)
         monkeypatch.setattr(fleet, "intent", intent)
         monkeypatch.setattr(fleet_workloads, "view", workload_view)
-        monkeypatch.setattr(fleet_remote_commands, "said_there", said_there)
+        for module in (fleet_remote_commands, fleet_explain, fleet_describe):
+            monkeypatch.setattr(module, "said_there", said_there)
         return asked
 
     return have

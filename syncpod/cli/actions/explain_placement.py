@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import require_json
+from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.temporal import fleet, fleet_placement
-from syncpod.cli.temporal.fleet_pods import kind_and_name
 from syncpod.cli.view import placement_explanation
 from syncpod.fleet.workload_traits import TEMPLATED
 

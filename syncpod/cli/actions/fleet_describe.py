@@ -1,14 +1,15 @@
-"""The work of ``syncpod fleet describe``: show a workload, a node or a pod of a fleet in detail."""
+"""Describes the workloads, nodes, pods and objects of a fleet, by the fleet's records or the pod's node."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
-from syncpod.cli.input.kind_words import OBJECTS
+from syncpod.cli.input.kind_words import OBJECTS, PODS
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
 from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
 from syncpod.cli.temporal.fleet_unheard import unheard
@@ -20,7 +21,29 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 
-async def description_lines(client: Client, kind: str, name: str, namespace: str) -> list[str]:
+def describe_things(things: Mapping[str, Sequence[str]], namespace: str, node: str, state_dir: str) -> None:
+    """Print the description of each of these names by kind.
+
+    `node` is the node of the pods; "" = any. Raises BadInput, and one Failure for all that cannot be described.
+    """
+
+    async def work(client: Client) -> None:
+        descriptions = Descriptions()
+        for kind, names in things.items():
+            for name in names:
+                try:
+                    if kind in PODS.values():
+                        await describe_pod(client, descriptions, name, namespace, node)
+                    else:
+                        descriptions.show(await _description(client, kind, name, namespace))
+                except Failure as failure:  # the others are described all the same
+                    descriptions.failures.append(failure)
+        descriptions.end("")
+
+    fleet.run(work, state_dir=state_dir)
+
+
+async def _description(client: Client, kind: str, name: str, namespace: str) -> list[str]:
     """Return the description of a node, a workload or an object. Raises Failure."""
     now = datetime.now(UTC)
     if kind == "Node":

@@ -1,13 +1,12 @@
-"""The work of ``syncpod fleet exec`` and ``attach``: reach a container on any node of the fleet."""
+"""Runs commands in containers on the nodes of a fleet, and attaches to them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from syncpod.cli.actions.exec import lend
 from syncpod.cli.fleet_endpoint import to_endpoint
@@ -15,7 +14,7 @@ from syncpod.cli.fleet_remote_commands import run_there
 from syncpod.cli.streams import terminal
 from syncpod.cli.streams.own_terminal import has_terminal
 from syncpod.cli.temporal import fleet
-from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
+from syncpod.cli.temporal.fleet_pods import find_pod
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -23,32 +22,43 @@ if TYPE_CHECKING:
     from syncpod.cli.streams.command_streams import Write
 
 
-def reach(
-    verb: str,
-    pod: str,
-    rest: Sequence[str],
-    namespace: str,
-    node: str,
-    container: str,
-    state_dir: str,
-    *,
-    stdin: bool,
-    tty: bool,
-) -> None:
-    """Run `exec` or `attach` on the pod's node, with our input and terminal if requested; exit with its exit code."""
-    kind_and_name([pod])
-    tty = tty and has_terminal(stdin=stdin)
-    flags = [f"--namespace={namespace}", *([f"--container={container}"] if container else [])]
+@dataclass(frozen=True)
+class FleetExec:
+    """An `exec` in a container of a pod, or an `attach` to it, by the pod's node."""
+
+    verb: Literal["exec", "attach"]
+    pod: str
+    """The pod, or a workload, one of whose pods is meant."""
+    namespace: str
+    node: str
+    """The pod's node; "" = any."""
+    container: str
+    """The container; "" = the default one."""
+    inner: Sequence[str] = ()
+    """The command that `exec` runs in the container."""
+    stdin: bool = False
+    """Whether it reads our input."""
+    tty: bool = False
+    """Whether it gets our terminal, if our input is one."""
+
+
+def run_remotely(wanted: FleetExec, state_dir: str) -> int:
+    """Run the command on the pod's node with our streams, and return its exit code.
+
+    Raises BadInput, also if our input is needed and closed, and Failure.
+    """
+    stdin, tty = wanted.stdin, wanted.tty and has_terminal(stdin=wanted.stdin)
+    flags = [f"--namespace={wanted.namespace}", *([f"--container={wanted.container}"] if wanted.container else [])]
     flags += [flag for flag, is_given in (("--stdin", stdin), ("--tty", tty)) if is_given]
     if stdin:
         terminal.our_input()  # raises if our input is closed, before a node is called
 
     async def work(client: Client) -> int:
-        found = await find_pod(client, [pod], namespace, node)
-        asked = [verb, found.name, *flags, *rest]
+        found = await find_pod(client, [wanted.pod], wanted.namespace, wanted.node)
+        asked = [wanted.verb, found.name, *flags, *(["--", *wanted.inner] if wanted.inner else [])]
 
-        if verb == "attach" or tty:
-            async with to_endpoint(state_dir, found.node, "a terminal" if tty else f"`{verb}`") as way:
+        if wanted.verb == "attach" or tty:
+            async with to_endpoint(state_dir, found.node, "a terminal" if tty else f"`{wanted.verb}`") as way:
                 return await lend(partial(way.run, asked, term=os.environ.get("TERM", "")), stdin=stdin, tty=tty)
 
         async def run(*, stdin: AsyncIterator[bytes] | None, write: Write, sizes: None) -> int:
@@ -56,4 +66,4 @@ def reach(
 
         return await lend(run, stdin=stdin, tty=False)
 
-    raise typer.Exit(fleet.run(work, state_dir=state_dir))
+    return fleet.run(work, state_dir=state_dir)

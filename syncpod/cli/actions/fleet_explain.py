@@ -1,4 +1,4 @@
-"""The work of ``syncpod fleet explain``: why a pod or a node of the fleet is as it is, from the journal of the node."""
+"""Explains the state of a pod or a node of a fleet, from the journal of the node or the fleet's own records."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from syncpod.cli.fleet_remote_commands import (
     said_by_all,
     said_there,
 )
+from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.temporal import fleet, fleet_workloads
-from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod, kind_and_name
+from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod
 from syncpod.cli.temporal.fleet_unheard import unheard
 from syncpod.cli.view import untaken_pod
 from syncpod.cli.view.unheard_pod import explained, explained_document, explained_node, explained_node_document
@@ -32,6 +33,20 @@ if TYPE_CHECKING:
     from syncpod.cli.view.unheard_pod import UnheardPod
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
     from syncpod.messages.workload import WorkloadView
+
+
+def explain_node_of_fleet(name: str, flags: Sequence[str], state_dir: str) -> None:
+    """Print the explanation of a node; `flags` are those of its own `explain`. Raises BadInput, Failure."""
+    fleet.run(lambda client: explain_node(client, name, flags), state_dir=state_dir)
+
+
+def explain_pod_of_fleet(words: Sequence[str], namespace: str, node: str, flags: Sequence[str], state_dir: str) -> None:
+    """Print the explanation of the pod, or the pod of a workload, that `words` name. Raises BadInput, Failure.
+
+    `node` is where it is; "" = anywhere. `flags` are those of the node's own `explain`, without the namespace.
+    """
+    of_pod = [f"--namespace={namespace}", *flags]
+    fleet.run(lambda client: explain_pod(client, words, namespace, node, of_pod), state_dir=state_dir)
 
 
 async def explain_node(client: Client, name: str, flags: Sequence[str]) -> None:

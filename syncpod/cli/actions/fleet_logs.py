@@ -1,33 +1,66 @@
-"""The work of ``syncpod fleet logs``: print the logs of a pod's containers from any node of the fleet."""
+"""Prints the logs of pods from the nodes of a fleet: of one pod, or of several, which may be followed together."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.actions.exec import write_ours
+from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.kind_words import POD_WORDS
+from syncpod.cli.fleet_remote_commands import run_there
 from syncpod.cli.streams.command_streams import Output
-from syncpod.cli.temporal.fleet_workloads import WORKLOADS
+from syncpod.cli.temporal import fleet
+from syncpod.cli.temporal.fleet_pods import find_pod, selected_pods
 
 if TYPE_CHECKING:
-    from syncpod.cli.streams.command_streams import Write
+    from temporalio.client import Client
 
+    from syncpod.api.label_selector import Selector
+    from syncpod.cli.streams.command_streams import Write
+    from syncpod.cli.temporal.fleet_pods import FoundPod
 
 _FOLLOWED: Final = 5
 """Maximum number of pods that are followed at once, as in kubectl."""
 
 
-def pod_and_container(words: Sequence[str], container: str) -> tuple[list[str], str]:
-    """Return the words that name a pod, and the container, which may be the last word: `logs web app`."""
-    if len(words) == 2 and "/" not in words[1] and words[0] not in (*POD_WORDS, *WORKLOADS) and not container:
-        return [words[0]], words[1]
-    return list(words), container
+def print_pod_logs(words: Sequence[str], namespace: str, node: str, flags: Sequence[str], state_dir: str) -> int:
+    """Print the logs of the pod that `words` name, or of one of a workload's pods; return the exit code.
+
+    `node` is where it is; "" = anywhere. `flags` are those of the node's own `logs`. Raises BadInput, Failure.
+    """
+
+    async def work(client: Client) -> int:
+        return await _read(client, await find_pod(client, words, namespace, node), flags, state_dir, write_ours)
+
+    return fleet.run(work, state_dir=state_dir)
 
 
-async def read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], *, follow: bool) -> int:
+def print_selected_logs(
+    conditions: Selector, namespace: str, node: str, flags: Sequence[str], state_dir: str, *, follow: bool
+) -> int:
+    """Print the logs of all pods whose labels meet the conditions; return the highest exit code.
+
+    Raises BadInput, also if too many pods would be followed, and Failure.
+    """
+
+    async def work(client: Client) -> int:
+        pods = await selected_pods(client, conditions.matches, namespace, node)
+        if not pods:
+            remark(f"No resources found in {namespace} namespace.")
+        return await _read_all([partial(_read, client, pod, flags, state_dir) for pod in pods], follow=follow)
+
+    return fleet.run(work, state_dir=state_dir)
+
+
+async def _read(client: Client, pod: FoundPod, flags: Sequence[str], state_dir: str, write: Write) -> int:
+    """Have a pod's node read its logs, and return the exit code. Raises Failure."""
+    return await run_there(client, pod.node, ["logs", pod.name, *flags], write=write, state_dir=state_dir)
+
+
+async def _read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], *, follow: bool) -> int:
     """Write logs one after the other, or follow all at once; return the highest exit code. Raises BadInput."""
     if not follow:
         return max([await read(write_ours) for read in logs], default=0)

@@ -1,25 +1,25 @@
-"""The work of ``syncpod fleet remove``: nodes leave the fleet for good."""
+"""Removes nodes from a fleet for good: ends their pods, if that is forced, and revokes their certificates."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import remark, say, warn
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.fleet_home import issued_by, open_here
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_nodes import is_daemon
 from syncpod.gate.authority import now
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from temporalio.client import Client
 
     from syncpod.gate.authority import Fleet
     from syncpod.messages.fleet import FleetNodeView, PlacedPod
-
 
 _LOOK_SECONDS = 0.5
 _CUT_OFF_SECONDS = 1.0
@@ -27,40 +27,57 @@ _CUT_OFF_SECONDS = 1.0
 _HEARD = ("Ready", "NotReady")
 
 
-@dataclass(frozen=True)
-class How:
-    """How nodes are removed."""
+def remove_nodes(names: Sequence[str], patience: timedelta | None, state_dir: str, *, force: bool) -> None:
+    """Remove nodes one after the other, with `force` also those that are in use. May be repeated.
 
-    force: bool
-    patience: timedelta | None
+    `patience` is how long to wait for a node's pods to end; None = as long as it takes. Raises BadInput, and Failure
+    before any is removed if one of them is not in the fleet, and for the first that cannot be removed.
+    """
+    authority = open_here(state_dir)
+
+    async def work(client: Client) -> None:
+        there = {each.name for each in await fleet.summaries(client)}
+        known = there | {each.node for each in issued_by(authority) if not each.revoked}
+        if missing := [name for name in names if name not in known]:
+            raise Failure("\n".join(f'nodes "{name}" not found in the fleet' for name in missing))
+        for name in names:
+            if name in there:
+                await remove_node(client, authority, name, patience, force=force)
+            else:
+                _revoke(authority, name)  # it was invited, and has never joined
+            say(f"node/{name} removed")
+
+    fleet.run(work, state_dir=state_dir)
 
 
-async def remove_node(client: Client, authority: Fleet, name: str, how: How) -> None:
+async def remove_node(
+    client: Client, authority: Fleet, name: str, patience: timedelta | None = None, *, force: bool
+) -> None:
     """Remove one node. Each step may be repeated. Raises Failure."""
     node = await fleet.view(client, name)
     if node.removed:  # by an earlier command; the node's workflow is just ending
         _dismiss(authority, name)
         return
-    node = await _cordoned(client, node, how)
+    node = await _cordoned(client, node, force=force)
     if node.placed:
-        node = await _end_pods(client, node, how)
-    if _dismiss(authority, name) if node.placed else revoke(authority, name):
+        node = await _end_pods(client, node, patience)
+    if _dismiss(authority, name) if node.placed else _revoke(authority, name):
         await asyncio.sleep(_CUT_OFF_SECONDS)
     await fleet.update(client, name, "remove")
     if node.presence in _HEARD:
         remark(f"run `syncpod leave` on node {name}: until then the node keeps trying to reach the fleet")
 
 
-async def _cordoned(client: Client, node: FleetNodeView, how: How) -> FleetNodeView:
+async def _cordoned(client: Client, node: FleetNodeView, *, force: bool) -> FleetNodeView:
     """Cordon a node, and return its state after that.
 
-    Without --force, raises Failure if the node is in use; a cordon made here is then undone.
+    Without `force`, raises Failure if the node is in use; a cordon made here is then undone.
     """
-    if not how.force:
+    if not force:
         _refuse(node)
     await fleet.update(client, node.name, "cordon")
     after = await fleet.view(client, node.name)
-    if not how.force:
+    if not force:
         try:
             _refuse(after)
         except Failure:
@@ -81,7 +98,7 @@ def _refuse(node: FleetNodeView) -> None:
         raise Failure("\n".join([f'unable to remove node "{node.name}" (use --force to override):', *reasons]))
 
 
-async def _end_pods(client: Client, node: FleetNodeView, how: How) -> FleetNodeView:
+async def _end_pods(client: Client, node: FleetNodeView, patience: timedelta | None) -> FleetNodeView:
     """Order the node to end its pods, and wait until they have ended or it is out of reach; return its state then.
 
     Raises Failure on a timeout.
@@ -97,7 +114,7 @@ async def _end_pods(client: Client, node: FleetNodeView, how: How) -> FleetNodeV
     change = {"pods": keys, "reason": f"{node.name} is removed from the fleet"}
     await fleet.update(client, node.name, "withdraw", change)
     loop = asyncio.get_running_loop()
-    end = loop.time() + how.patience.total_seconds() if how.patience else None
+    end = loop.time() + patience.total_seconds() if patience else None
     while node.presence in _HEARD and node.placed:
         if end is not None and loop.time() > end:
             raise Failure(
@@ -120,7 +137,7 @@ async def _end_pods(client: Client, node: FleetNodeView, how: How) -> FleetNodeV
     return node
 
 
-def revoke(authority: Fleet, name: str) -> list[str]:
+def _revoke(authority: Fleet, name: str) -> list[str]:
     """Revoke the certificates of a node; return the serials of those that were valid."""
     revoked = authority.revoke(name, now())
     for serial in revoked:

@@ -1,4 +1,4 @@
-"""The work of ``syncpod fleet key`` on the keys that seal messages between a fleet and its nodes."""
+"""Shows and changes the keys that seal messages between a fleet and its nodes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.commands.fleet_certificates import issued_by
 from syncpod.cli.console import first_few, program, remark, say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine.fleet_home import open_here
+from syncpod.cli.machine.fleet_home import issued_by, open_here
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.key_uses import ended_before
 from syncpod.cli.temporal.sealing_keys import Certified, use_everywhere, what_needs, without_it
@@ -37,7 +36,7 @@ def directory(state_dir: str) -> Path:
     return _files(state_dir).directory
 
 
-def listed(state_dir: str) -> list[tuple[str, datetime, str]]:
+def sealing_keys(state_dir: str) -> list[tuple[str, datetime, str]]:
     """Return each key's id, the time when it was made, and its use, the oldest first. Blocks. Raises BadInput."""
     files = _files(state_dir)
     with _readable():

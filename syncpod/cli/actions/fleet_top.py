@@ -1,11 +1,13 @@
-"""The work of ``syncpod fleet top``: the CPU and memory usage of pods and nodes of a fleet."""
+"""Shows the CPU and memory usage of pods and nodes of a fleet, as each node measures it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from syncpod.cli.console import remark
+from syncpod.api.views.text import columns
+from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_remote_commands import said_by_all
 from syncpod.cli.temporal import fleet
@@ -13,9 +15,66 @@ from syncpod.cli.temporal import fleet
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-
+_MEASURES: Final = ("CPU(cores)", "MEMORY(bytes)")
 _Pods: TypeAlias = set[tuple[str, str]]
 """The namespace and the name of each pod."""
+
+
+@dataclass(frozen=True)
+class PodUsageRequest:
+    """The pods whose usage is shown, and the form of the table."""
+
+    names: Sequence[str]
+    """The names of the pods; () = all that `namespace` and `selector` choose."""
+    namespace: str | None
+    """None = all: then each line begins with its namespace."""
+    selector: str
+    by_container: bool
+    """Whether each container has a line."""
+    nodes: Sequence[str]
+    """The nodes that are asked; () = all."""
+    sort_by: str
+    """``cpu`` or ``memory``, the highest first; "" = by name."""
+    headers: bool
+
+
+def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
+    """Print the usage of pods on all nodes that are asked.
+
+    Raises BadInput, and Failure once all is printed, with the pods that are not found and the nodes that do not answer.
+    """
+    names, is_wide = request.names, request.namespace is None
+    words = ["top", "pod", "--no-headers", *(["--containers"] if request.by_container else [])]
+    words += ["--all-namespaces"] if is_wide or names else [f"--namespace={request.namespace}"]
+    words += [f"--selector={request.selector}"] if request.selector else []
+    is_spaced = is_wide or bool(names)
+    head = ["POD", "NAME"] if request.by_container else ["NAME"]
+    head = ["NAMESPACE", *head] if is_spaced else head
+
+    found, trouble, placed = _rows(words, len(head) + len(_MEASURES), request.nodes, state_dir)
+    if names:
+        trouble += _missing(names, found, placed, request.namespace)
+        found = [row for row in found if row[1] in names and (is_wide or row[0] == request.namespace)]
+        if not is_wide:
+            head, found = head[1:], [row[1:] for row in found]
+    at = {"cpu": -3, "memory": -2}.get(request.sort_by)
+    found.sort(key=(lambda row: row) if at is None else (lambda row: (-_number(row[at]), row)))
+    if found or not names:
+        _print([*head, *_MEASURES, "NODE"], found, headers=request.headers)
+    if trouble:
+        raise Failure("\n".join(trouble))
+
+
+def print_node_usage(names: Sequence[str], state_dir: str, *, headers: bool) -> None:
+    """Print the usage of the named nodes, or of all.
+
+    Raises BadInput, and Failure once all is printed, with the nodes that do not answer.
+    """
+    found, trouble, _ = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
+    found = sorted(row[:-1] for row in found)
+    _print(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"], found, headers=headers)
+    if trouble:
+        raise Failure("\n".join(trouble))
 
 
 def _rows(
@@ -46,7 +105,7 @@ def _rows(
     return fleet.run(work, state_dir=state_dir)
 
 
-def missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, namespace: str | None) -> list[str]:
+def _missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, namespace: str | None) -> list[str]:
     """Return a sentence for each named pod without a row; `namespace` None = any."""
     shown = {(row[0], row[1]) for row in rows}
 
@@ -60,3 +119,15 @@ def missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, 
         for name in names
         if not has(shown, name)
     ]
+
+
+def _print(head: list[str], rows: list[list[str]], *, headers: bool) -> None:
+    if rows:
+        say("\n".join(columns([head, *rows] if headers else rows)))
+    else:
+        remark("No resources found")
+
+
+def _number(text: str) -> int:
+    """Return the number in a cell such as ``12m`` or ``3Mi``."""
+    return int("".join(each for each in text if each.isdigit()) or 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.commands.fleet_gate import parse_listen
 from syncpod.cli.console import first_few, remark, say
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.listen_addresses import parse_listen
 from syncpod.cli.machine.names_on_disk import pods_of_fleet
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.standard_streams import STDIN, standard_input

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.api.views.text import columns
-from syncpod.cli.console import first_few, program, remark, say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
-from syncpod.kernel.os_errors import sentence_of
-from syncpod.settings.values import SettingsInvalid
-
-if TYPE_CHECKING:
-    from syncpod.gate.authority import Fleet, IssuedToNode
+from syncpod.settings.invitation import is_address, is_node_name
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", hidden=True, show_default=False)]
 
@@ -42,44 +35,16 @@ def invite(
     It holds the node's certificate and private key. So take it to the node in a way that nobody else can read, and keep
     no copy. An earlier invitation of the node stays valid.
     """
-    from syncpod.cli.actions.fleet_certificates import certificate_life, require_invitable
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.gate.authority import now
-    from syncpod.gate.record import GateRecord, read_gate_record
-    from syncpod.gate.sealing_keys import FleetSealingKeys
-    from syncpod.settings.invitation import Invitation, invitation_text, write_invitation
-
-    require_invitable(node, gate)
-    life = certificate_life(for_)
-    path = Path(output or f"{node}.invitation")
-    if output != "-" and path.exists():
-        raise BadInput(f"{path}: already exists: name another file with -o")
-    fleet = open_here(state_dir)
-    told = read_gate_record(fleet.directory) or GateRecord("", "default")
-    if not (address := gate or told.address):
-        raise BadInput("--gate: must say how the node reaches the gate, such as --gate fleet.example.com:7300")
-    try:
-        pair = fleet.issue(node, life, now())
-        invitation = Invitation(
-            fleet=fleet.id,
-            node=node,
-            address=address,
-            server_name=fleet.server_name,
-            namespace=told.namespace,
-            authorities=fleet.authorities_pem(),
-            certificate=pair.certificate,
-            key=pair.key,
-            fleet_key=FleetSealingKeys(fleet, now).public_pem(),
+    if not is_node_name(node):
+        raise BadInput(
+            f"NODE: {node!r} must be the name of a node, a DNS subdomain: lower case letters, digits, - and ."
         )
-        if output == "-":
-            say(invitation_text(invitation).rstrip("\n"))
-            return
-        write_invitation(path, invitation)
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
-    except OSError as error:
-        raise Failure(f"the invitation cannot be written: {sentence_of(error)}") from None
-    say(f"node/{node} invited: {path}")
+    if gate and not is_address(gate):
+        raise BadInput(f"--gate: {gate!r} must be a host and a port, such as fleet.example.com:7300")
+
+    from syncpod.cli.actions.fleet_certificates import invite_node
+
+    invite_node(node, for_, gate, output, state_dir)
 
 
 def revoke(
@@ -96,50 +61,16 @@ def revoke(
 
     The gate ends its connections within a second. The node keeps what it was already given, so its pods keep running.
     """
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.gate.authority import now
+    from syncpod.cli.actions.fleet_certificates import revoke_certificates
 
-    fleet = open_here(state_dir)
-    known = [each for each in issued_by(fleet) if each.node == node and serial in ("", each.serial)]
-    if not known:
-        raise Failure(f'certificates of node "{node}" not found' + (f": none has serial {serial}" if serial else ""))
-    revoked = fleet.revoke(node, now(), serial)
-    for each in revoked:
-        say(f"certificate/{each} of node/{node} revoked")
-    if not revoked:
-        remark(f"all certificates of node {node} are already revoked")
+    revoke_certificates(node, serial, state_dir)
 
 
 def certificates(state_dir: StateDir = "") -> None:
     """List the certificates of nodes, and how long each is valid."""
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.gate.authority import now
-    from syncpod.gate.gate import DIRECTORY
-    from syncpod.gate.machines import refused_from
+    from syncpod.cli.actions.fleet_certificates import print_certificates
 
-    rows = [("NODE", "SERIAL", "NOT AFTER", "AUTHORITY", "STATUS")]
-    at, fleet, second = now(), open_here(state_dir), []
-    for each in issued_by(fleet):
-        status = (
-            "removed"
-            if each.dismissed
-            else "revoked"
-            if each.revoked
-            else "expired"
-            if each.not_after <= at
-            else "valid"
-        )
-        by = str(each.authority) if each.authority else "retired"
-        rows.append((each.node, each.serial, f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}", by, status))
-        if address := refused_from(fleet.directory / DIRECTORY, each.serial):
-            second.append(
-                f"Note: certificate {each.serial} of node {each.node} was presented by a second machine, at "
-                f"{address}, and refused: if you do not know that machine, invite {each.node} anew, and revoke this "
-                "certificate"
-            )
-    say("\n".join(columns(rows)))
-    for note in second:
-        remark(note)
+    print_certificates(state_dir)
 
 
 def rotate(state_dir: StateDir = "") -> None:
@@ -148,16 +79,9 @@ def rotate(state_dir: StateDir = "") -> None:
     Certificates of the earlier one stay valid. Invite each node anew, and then remove the earlier authority with
     `syncpod fleet retire`.
     """
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.gate.authority import now
+    from syncpod.cli.actions.fleet_certificates import rotate_authority
 
-    fleet = open_here(state_dir)
-    try:
-        number = fleet.rotate(now())
-    except OSError as error:
-        raise Failure(f"the authority cannot be written: {sentence_of(error)}") from None
-    say(f"authority/{number} created: it issues all new certificates")
-    remark(f"when each node has a new invitation, run `{program()} fleet retire`")
+    rotate_authority(state_dir)
 
 
 def retire(
@@ -168,24 +92,6 @@ def retire(
 
     If nodes have no certificate of a newer authority, they are named, and nothing is removed.
     """
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.gate.authority import now
+    from syncpod.cli.actions.fleet_certificates import retire_authority
 
-    fleet = open_here(state_dir)
-    authorities = fleet.authorities()
-    if len(authorities) < 2:
-        raise Failure(f"the fleet has only one authority: make another one first with `{program()} fleet rotate`")
-    at = now()
-    valid = [each for each in issued_by(fleet) if not each.revoked and each.not_after > at]
-    renewed = {each.node for each in valid if each.authority != authorities[0]}
-    if (needing := sorted({each.node for each in valid} - renewed)) and not force:
-        raise Failure(f"{first_few(needing)} would be kept out: invite them anew, or use --force to keep them out")
-    say(f"authority/{fleet.retire()} retired")
-
-
-def issued_by(fleet: Fleet) -> list[IssuedToNode]:
-    """Return the certificates that a fleet has issued. Blocks. Raises BadInput."""
-    try:
-        return fleet.issued()
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
+    retire_authority(state_dir, force=force)

@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
-from syncpod.settings.values import SettingsInvalid
 
 
 def codec(
@@ -26,18 +23,6 @@ def codec(
     different each time. The codec decrypts payloads of the fleet's server, for you and root on this machine alone, and
     changes nothing. Payloads that are sealed for a node, or by it, stay sealed.
     """
-    import asyncio
+    from syncpod.cli.actions.fleet_gate import serve_codec
 
-    from syncpod.cli.machine.fleet_home import open_here
-    from syncpod.signing.decoding_page import serve_page
-    from syncpod.signing.keys import make_signing_keys
-
-    def serving(endpoint: str) -> None:
-        say(endpoint)
-
-    try:
-        asyncio.run(serve_page(make_signing_keys(open_here(state_dir).directory), port, serving))
-    except SettingsInvalid as wrong:
-        raise BadInput(str(wrong)) from None
-    except OSError as error:
-        raise Failure(f"port {port} cannot be listened at: {error.strerror}") from None
+    serve_codec(port, state_dir)

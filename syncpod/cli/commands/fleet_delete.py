@@ -6,13 +6,11 @@ from typing import Annotated, Final
 
 import typer
 
-from syncpod.cli import deletion
-from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
 from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Thing, read_request
-from syncpod.cli.input.fleet_manifests import named_in
-from syncpod.cli.input.kind_words import PODS
+from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.input.kind_words import OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
     AllNamespaces,
     AllOfKind,
@@ -27,8 +25,9 @@ from syncpod.cli.input.options import (
     Timeout,
     UntilGone,
 )
-from syncpod.fleet.workload_traits import KINDS, TEMPLATED
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 
+_KNOWN: Final = one_of((*(each.lower() for each in TEMPLATED), "pod", "configmap", "secret"))
 _PLURALS: Final = ", ".join(KINDS[each].words[1] for each in TEMPLATED)
 
 
@@ -64,13 +63,11 @@ def delete(
     count as gone at once, which is meant for nodes that never come back. If such a node still runs, its pods run on
     beside their replacements.
     """
-    from syncpod.cli.actions.fleet_delete import KNOWN, named_things
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_deletion import FleetThings
+    from syncpod.cli.input.fleet_manifests import named_in
 
     request = read_request(
         what or [],
-        named_things(what or []),
+        _named_things(what or []),
         (lambda: [Thing(*each) for each in named_in(filename, namespace)]) if filename else None,
         others=f"`syncpod fleet delete pods {{flag}}`, or {_PLURALS}, configmaps, or secrets",
         namespace=namespace,
@@ -81,18 +78,22 @@ def delete(
     )
     _check(request, node, force=force)
     how = Deleting(
-        kinds=KNOWN,
+        kinds=_KNOWN,
         mark=read_dry_run(dry_run),
         force=force,
         wait=wait,
         patience=read_timeout(timeout),
         ignore_not_found=ignore_not_found,
     )
-    on = node.rpartition("/")[2]
-    if not fleet.run(
-        lambda client: deletion.delete(FleetThings(client, on, force=force), request, how), state_dir=state_dir
-    ):
-        remark("No resources found")
+
+    from syncpod.cli.actions.fleet_change import delete_things
+
+    delete_things(request, how, node.rpartition("/")[2], state_dir)
+
+
+def _named_things(words: list[str]) -> dict[str, list[str]]:
+    """Return names by kind; no words mean all pods. Raises BadInput."""
+    return fleet_names(words, {**WORKLOADS, **OBJECTS, **PODS}, _KNOWN, bare="Pod") if words else {"Pod": []}
 
 
 def _check(request: DeletionRequest, node: str, *, force: bool) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import typer
 
-from syncpod.cli.description import Descriptions
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.fleet_names import fleet_names
-from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
+from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import Namespace, OfNode, StateDir
 from syncpod.fleet.workload_traits import TEMPLATED, one_of
 
-if TYPE_CHECKING:
-    from temporalio.client import Client
+_KNOWN: Final = one_of((*(each.lower() for each in TEMPLATED), "node", "pod", "configmap", "secret"))
 
 
 def describe(
@@ -30,28 +28,10 @@ def describe(
     node is Unknown, it shows the node's last report, and whether and when another pod replaces the pod. For a ConfigMap
     or Secret it shows everything but its content, which is sealed. Name several kinds as `deployment/web pod/web-1`.
     """
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
-
-    kinds = {**WORKLOADS, **NODES, **PODS, **OBJECTS}
-    known = one_of((*(each.lower() for each in TEMPLATED), "node", "pod", "configmap", "secret"))
-    things = fleet_names(what, kinds, known)
+    things = fleet_names(what, {**WORKLOADS, **NODES, **PODS, **OBJECTS}, _KNOWN)
     if not all(things.values()):
         raise BadInput(f"NAME: required: which {next(kind for kind, names in things.items() if not names)}")
 
-    from syncpod.cli.actions.fleet_describe import describe_pod, description_lines
+    from syncpod.cli.actions.fleet_describe import describe_things
 
-    async def work(client: Client) -> None:
-        descriptions = Descriptions()
-        for kind, names in things.items():
-            for name in names:
-                try:
-                    if kind in PODS.values():
-                        await describe_pod(client, descriptions, name, namespace, node)
-                    else:
-                        descriptions.show(await description_lines(client, kind, name, namespace))
-                except Failure as failure:  # the others are described all the same
-                    descriptions.failures.append(failure)
-        descriptions.end("")
-
-    fleet.run(work, state_dir=state_dir)
+    describe_things(things, namespace, node, state_dir)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from syncpod.cli import maintenance
 from syncpod.cli.input.arguments import node_names, read_dry_run, read_timeout
 from syncpod.cli.input.options import DryRun, NodeNames, StateDir, Timeout
 from syncpod.cli.maintenance import Draining
@@ -47,9 +46,6 @@ def drain(
     it for the pods that are still there. If one of several nodes cannot be drained, the others are drained all the
     same.
     """
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_nodes import FleetNodes
-
     how = Draining(
         force=force,
         ignore_daemon_sets=ignore_daemonsets,
@@ -57,5 +53,8 @@ def drain(
         patience=read_timeout(timeout),
         mark=read_dry_run(dry_run),
     )
-    names, skip_after = node_names(nodes), skip_wait_for_delete_timeout
-    fleet.run(lambda client: maintenance.drain(FleetNodes(client, skip_after), names, how), state_dir=state_dir)
+    names = node_names(nodes)
+
+    from syncpod.cli.actions.fleet_change import drain_nodes
+
+    drain_nodes(names, how, skip_wait_for_delete_timeout, state_dir)

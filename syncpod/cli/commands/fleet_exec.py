@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import typer
 
 from syncpod.cli.commands.exec import Stdin, Tty
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.input.options import Container, InnerCommand, Namespace, OfNode, PodName, StateDir
 from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    pass
 
 
 def exec_(
@@ -32,9 +30,12 @@ def exec_(
     """
     if not command:
         raise BadInput(f"say what to run: syncpod fleet exec {pod} -- COMMAND")
-    from syncpod.cli.actions.fleet_exec import reach
+    kind_and_name([pod])
 
-    reach("exec", pod, ["--", *command], namespace, node, container, state_dir, stdin=stdin, tty=tty)
+    from syncpod.cli.actions.fleet_exec import FleetExec, run_remotely
+
+    wanted = FleetExec("exec", pod, namespace, node, container, tuple(command), stdin=stdin, tty=tty)
+    raise typer.Exit(run_remotely(wanted, state_dir))
 
 
 def attach(
@@ -50,7 +51,10 @@ def attach(
 
     This is `syncpod attach` over the node's own endpoint, so the node must listen (`join --listen`).
     """
+    kind_and_name([pod])
     interrupts.enable()
-    from syncpod.cli.actions.fleet_exec import reach
 
-    reach("attach", pod, [], namespace, node, container, state_dir, stdin=stdin, tty=tty)
+    from syncpod.cli.actions.fleet_exec import FleetExec, run_remotely
+
+    wanted = FleetExec("attach", pod, namespace, node, container, stdin=stdin, tty=tty)
+    raise typer.Exit(run_remotely(wanted, state_dir))

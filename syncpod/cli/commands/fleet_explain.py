@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from syncpod.cli.actions.explain_placement import explain_placement
 from syncpod.cli.commands import explain as local
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.input.options import Namespace, OfNode, OnlyJson, StateDir, Things
-
-if TYPE_CHECKING:
-    pass
 
 
 def explain(
@@ -38,14 +33,14 @@ def explain(
     With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
     for a pod that is on no node yet, and for the next pod of a workload. The pod itself is not counted on its node.
     """
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_pods import kind_and_name
-
     numbered = {"--at": at, "--since": since, "--restart": restart}
     if placement:
         others = {"--node": node, "--start": start, "--container": container}
         given = [flag for flag, value in numbered.items() if value is not None]
         given += [flag for flag, value in others.items() if value]
+
+        from syncpod.cli.actions.explain_placement import explain_placement
+
         explain_placement(what, namespace, output, given, state_dir)
         return
     # A flag such as --at is sent even with an empty value: the node's error says what is valid.
@@ -53,13 +48,15 @@ def explain(
     flags += [f"{flag}={value}" for flag, value in numbered.items() if value is not None]
     flags += ["--start"] if start else []
     words = [part for word in what or [] for part in word.split("/", 1)]
-    from syncpod.cli.actions.fleet_explain import explain_node, explain_pod
+    is_node = bool(words) and words[0] in NODE_WORDS
+    if is_node and len(words) != 2:
+        raise BadInput("NODE: name one: syncpod fleet explain node n1")
+    if not is_node:
+        kind_and_name(words)
 
-    if words[:1] and words[0] in NODE_WORDS:
-        if len(words) != 2:
-            raise BadInput("NODE: name one: syncpod fleet explain node n1")
-        fleet.run(lambda client: explain_node(client, words[1], flags), state_dir=state_dir)
-        return
-    kind_and_name(words)
-    of_pod = [f"--namespace={namespace}", *flags]
-    fleet.run(lambda client: explain_pod(client, words, namespace, node, of_pod), state_dir=state_dir)
+    from syncpod.cli.actions.fleet_explain import explain_node_of_fleet, explain_pod_of_fleet
+
+    if is_node:
+        explain_node_of_fleet(words[1], flags, state_dir)
+    else:
+        explain_pod_of_fleet(words, namespace, node, flags, state_dir)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 import typer
 
-from syncpod.cli.actions.node_listing import show_async
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.fleet_names import names_of_kinds
-from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS
+from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
     AllNamespaces,
     FieldConditions,
@@ -24,12 +23,8 @@ from syncpod.cli.input.options import (
     StateDir,
     Watch,
 )
-from syncpod.cli.listing import ListingPrinter, read_form
-from syncpod.cli.streams import interrupts
+from syncpod.cli.listing import Form, read_form
 from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
 
 _PLURALS: Final = tuple(KINDS[each].words[1] for each in TEMPLATED)
 _KNOWN = one_of(("nodes", "pods", *_PLURALS, "configmaps", "secrets", "all"))
@@ -57,9 +52,6 @@ def get(
     and deployments. A node is `Unknown` when it has not answered the fleet for a grace period. Its pods may still be
     running.
     """
-    from syncpod.cli.temporal import fleet, fleet_lists
-    from syncpod.cli.temporal.fleet_workloads import WORKLOADS
-
     things = names_of_kinds(what, {**NODES, **PODS, **WORKLOADS, **OBJECTS}, _KNOWN, _ALL)
     form = read_form(
         things,
@@ -74,25 +66,28 @@ def get(
         show_labels=show_labels,
         sort_by=sort_by,
     )
+    _refuse_sealed(
+        things, form, {"--selector": selector, "--label-columns": label_columns, "--show-labels": show_labels}, sort_by
+    )
+
+    from syncpod.cli.actions.fleet_get import print_things
+
+    print_things(things, form, state_dir)
+
+
+def _refuse_sealed(
+    things: Mapping[str, Sequence[str]], form: Form, for_labels: Mapping[str, object], sort_by: str
+) -> None:
+    """Raise BadInput if a ConfigMap or Secret is listed in a way that needs its content.
+
+    `for_labels` are the flags that need its labels, with their values.
+    """
     sealed = [kind for kind in things if kind in OBJECTS.values()]
     if form.of_documents and sealed:
         raise BadInput(
             f"--output: must be name or wide for a {sealed[0]}: its content is sealed, and only its nodes can read it"
         )
-    for_labels = {"--selector": selector, "--label-columns": label_columns, "--show-labels": show_labels}
     if sealed and (flag := next((flag for flag, given in for_labels.items() if given), "")):
         raise BadInput(f"{flag}: not for a {sealed[0]}: its labels are sealed, and only its nodes can read them")
     if sealed and sort_by:
         raise BadInput(f"--sort-by: not for a {sealed[0]}: it is sealed, and only its nodes can read it")
-
-    async def work(client: Client) -> None:
-        with ListingPrinter(form) as listing:
-            for kind, names in things.items():
-                await show_async(listing, partial(fleet_lists.find, client, kind, names, form))
-            listing.end()
-        if listing.missing:
-            raise Failure("\n".join(listing.missing))
-
-    if watch:
-        interrupts.enable()
-    fleet.run(work, state_dir=state_dir)

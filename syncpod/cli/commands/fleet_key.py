@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.api.views.durations import age
-from syncpod.api.views.text import columns
-from syncpod.cli.actions import fleet_sealing_key
-from syncpod.cli.console import first_few, program, remark, say
-from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.options import StateDir
 from syncpod.cli.manual import Group, Page
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from syncpod.signing.keys import SigningKeys
 
 app = typer.Typer(
     cls=Group,
@@ -39,18 +28,9 @@ def list_(state_dir: StateDir = "") -> None:
     One key signs the fleet's commands and encrypts its histories; all keys of this kind verify and decrypt. One sealing
     key seals; all sealing keys open.
     """
-    from syncpod.cli.actions.fleet_key import fleet_keys
-    from syncpod.messages.signature import key_id
+    from syncpod.cli.actions.fleet_key import print_keys
 
-    keys = fleet_keys(state_dir)
-    current = key_id(keys.current)
-    rows = [("ID", "AGE", "USE")]
-    for named in _by_age(keys):
-        use = "signs and encrypts" if named == current else "verifies and decrypts"
-        rows.append((named, age(datetime.fromtimestamp(keys.made_at(named), UTC)), use))
-    for named, made, use in fleet_sealing_key.listed(state_dir):
-        rows.append((named, age(made), use))
-    say("\n".join(columns(rows)))
+    print_keys(state_dir)
 
 
 @app.command("rotate", cls=Page)
@@ -61,13 +41,9 @@ def rotate(sealing: Sealing = False, state_dir: StateDir = "") -> None:
     machines, use `fleet key create`, copy the key there, and then use `fleet key use`: without the key they could not
     read new data, and would refuse new commands.
     """
-    if sealing:
-        fleet_sealing_key.use(state_dir, fleet_sealing_key.create(state_dir))
-        return
-    from syncpod.cli.actions.fleet_key import create_key, fleet_keys, use_key
+    from syncpod.cli.actions.fleet_key import rotate_key
 
-    keys = fleet_keys(state_dir)
-    use_key(keys, create_key(keys), state_dir)
+    rotate_key(state_dir, sealing=sealing)
 
 
 @app.command("create", cls=Page)
@@ -77,19 +53,9 @@ def create(sealing: Sealing = False, state_dir: StateDir = "") -> None:
     Copy its file to the `keys` directory, or with --sealing to the `sealing` directory, of every other machine where
     the fleet's workers run, or where you run its commands. Then put it to use: `syncpod fleet key use ID`.
     """
-    if sealing:
-        named = fleet_sealing_key.create(state_dir)
-        path = fleet_sealing_key.directory(state_dir) / f"{named}.key"
-        say(f"key/{named} opens from now on")
-        remark(f"copy {path} to the fleet's other machines; then it may seal: `{program()} fleet key use {named}`")
-        return
-    from syncpod.cli.actions.fleet_key import create_key, fleet_keys
+    from syncpod.cli.actions.fleet_key import create_key
 
-    keys = fleet_keys(state_dir)
-    named = create_key(keys)
-    say(f"key/{named} verifies and decrypts from now on")
-    path = keys.directory / f"{named}.key"
-    remark(f"copy {path} to the fleet's other machines; then it may sign: `{program()} fleet key use {named}`")
+    create_key(state_dir, sealing=sealing)
 
 
 @app.command("use", cls=Page)
@@ -104,15 +70,9 @@ def use(
     If this command was interrupted, repeat it. Afterwards copy `keys/current`, or `sealing/current`, to the fleet's
     other machines: until then they use the earlier key.
     """
-    from syncpod.cli.actions.fleet_key import fleet_keys, use_key
+    from syncpod.cli.actions.fleet_key import use_key
 
-    keys, named = fleet_keys(state_dir), key.removeprefix("key/")
-    if fleet_sealing_key.has(state_dir, named):
-        fleet_sealing_key.use(state_dir, named)
-        return
-    if named not in keys.by_id:
-        raise Failure(f'keys "{named}" not found')
-    use_key(keys, named, state_dir)
+    use_key(key.removeprefix("key/"), state_dir)
 
 
 @app.command("remove", cls=Page)
@@ -137,40 +97,6 @@ def remove(
     A sealing key is also needed by ConfigMaps and Secrets that are sealed for it, and by nodes that have been away, and
     know no other key.
     """
-    from syncpod.cli.actions.fleet_key import fleet_keys, superseded_at
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.key_uses import ended_before, workflows_with_key
-    from syncpod.messages.fleet import FLEET_QUEUE
-    from syncpod.messages.signature import key_id
-    from syncpod.signing.keys import remove_signing_key
+    from syncpod.cli.actions.fleet_key import remove_key
 
-    keys, named = fleet_keys(state_dir), key.removeprefix("key/")
-    if fleet_sealing_key.has(state_dir, named):
-        fleet_sealing_key.remove(state_dir, named, force=force)
-        return
-    if named not in keys.by_id:
-        raise Failure(f'keys "{named}" not found')
-    if named == key_id(keys.current):
-        raise BadInput(f"key {named} signs and encrypts: make another one first with `{program()} fleet key rotate`")
-    superseded = superseded_at(keys, named)
-
-    async def work(client: Client) -> tuple[list[str], int]:
-        return await workflows_with_key(client, FLEET_QUEUE, named), await ended_before(client, FLEET_QUEUE, superseded)
-
-    needing, ended = fleet.run(work, state_dir=state_dir)
-    if needing:
-        raise Failure(
-            f"key {named}: {first_few(needing)} could no longer be replayed without it: "
-            f"`{program()} fleet key use {key_id(keys.current)}` has them continue as new"
-        )
-    if ended and not force:
-        raise Failure(
-            f"key {named}: {ended} closed runs cannot be read without it; the server deletes them after its retention "
-            "time; --force removes the key now"
-        )
-    remove_signing_key(keys.directory.parent, named)
-    say(f"key/{named} removed")
-
-
-def _by_age(keys: SigningKeys) -> list[str]:
-    return sorted(keys.by_id, key=lambda named: (keys.made_at(named), named))
+    remove_key(key.removeprefix("key/"), state_dir, force=force)

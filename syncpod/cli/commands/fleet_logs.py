@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import typer
 
-from syncpod.cli.actions.exec import write_ours
 from syncpod.cli.commands import logs as local
-from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_selector
+from syncpod.cli.input.fleet_names import kind_and_name
+from syncpod.cli.input.kind_words import POD_WORDS, WORKLOADS
 from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from syncpod.cli.streams.command_streams import Write
-    from syncpod.cli.temporal.fleet_pods import FoundPod
 
 
 def logs(
@@ -48,12 +40,7 @@ def logs(
     Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
     prints the last ten lines of each selected pod of the fleet, or as many as --tail says; it follows up to five pods.
     """
-    from syncpod.cli.actions.fleet_logs import pod_and_container, read_all
-    from syncpod.cli.fleet_remote_commands import run_there
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name, selected_pods
-
-    words, container = pod_and_container(what or (), container)
+    words, container = _pod_and_container(what or (), container)
     conditions = read_selector(selector)
     if bool(words) == bool(conditions.requirements):
         raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
@@ -69,20 +56,23 @@ def logs(
     }  # fmt: skip
     flags = [f"--namespace={namespace}", *_flags(given, numbers, switches)]
 
-    async def read(client: Client, pod: FoundPod, write: Write) -> int:
-        return await run_there(client, pod.node, ["logs", pod.name, *flags], write=write, state_dir=state_dir)
-
-    async def work(client: Client) -> int:
-        if words:
-            return await read(client, await find_pod(client, words, namespace, node), write_ours)
-        pods = await selected_pods(client, conditions.matches, namespace, node)
-        if not pods:
-            remark(f"No resources found in {namespace} namespace.")
-        return await read_all([partial(read, client, pod) for pod in pods], follow=follow)
-
     if follow:
         interrupts.enable()
-    raise typer.Exit(fleet.run(work, state_dir=state_dir))
+
+    from syncpod.cli.actions.fleet_logs import print_pod_logs, print_selected_logs
+
+    if words:
+        code = print_pod_logs(words, namespace, node, flags, state_dir)
+    else:
+        code = print_selected_logs(conditions, namespace, node, flags, state_dir, follow=follow)
+    raise typer.Exit(code)
+
+
+def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str], str]:
+    """Return the words that name a pod, and the container, which may be the last word: `logs web app`."""
+    if len(words) == 2 and "/" not in words[1] and words[0] not in (*POD_WORDS, *WORKLOADS) and not container:
+        return [words[0]], words[1]
+    return list(words), container
 
 
 def _flags(

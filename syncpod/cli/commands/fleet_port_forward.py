@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from syncpod.cli.commands.port_forward import required
-from syncpod.cli.console import remark
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.input.options import ForwardedPorts, LocalAddresses, Namespace, OfNode, PodName, StateDir
-from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
-    from syncpod.cli.streams.forwarded_ports import Connected
 
 
 def port_forward(
@@ -28,29 +21,19 @@ def port_forward(
     As `syncpod port-forward`, over the node's own endpoint: the node must listen (`join --listen`). Both ports are
     numbers.
     """
-    from syncpod.cli.streams.forwarded_ports import Forwarder
-    from syncpod.cli.temporal import fleet
-    from syncpod.cli.temporal.fleet_pods import find_pod, kind_and_name
-
     kind_and_name([pod])
     words, addresses = required(ports, address, f"fleet port-forward {pod}")
-    from syncpod.cli.actions.fleet_port_forward import port_pair
+    pairs = [_port_pair(word) for word in words]
 
-    wanted = [port_pair(word) for word in words]
+    from syncpod.cli.actions.fleet_port_forward import forward_ports
 
-    async def work(client: Client) -> None:
-        from syncpod.cli.fleet_endpoint import to_endpoint
-        from syncpod.messages.endpoint import Forward
+    forward_ports(pod, namespace, node, pairs, addresses, state_dir)
 
-        found = await find_pod(client, [pod], namespace, node)
 
-        async def carry(connected: Connected, port: int) -> None:
-            async with to_endpoint(state_dir, found.node, "port-forward") as way:
-                await way.forward(connected, Forward(namespace=namespace, pod=found.name, port=port))
-
-        async with to_endpoint(state_dir, found.node, "port-forward"):
-            remark(f"pod/{found.name} is on node/{found.node.name}, at {found.node.endpoint}")
-        await Forwarder(carry).forward(addresses, wanted)
-
-    interrupts.enable()
-    fleet.run(work, state_dir=state_dir)
+def _port_pair(word: str) -> tuple[int, int]:
+    """Return the local port, 0 = any, and the pod's. Raises BadInput."""
+    local, colon, remote = word.partition(":")
+    numbers = (local, remote) if local and colon else (remote or local,)
+    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 65536 for part in numbers):
+        raise BadInput(f"{word}: write [LOCAL:]REMOTE, each a number from 1 to 65535")
+    return int(numbers[0]) if local else 0, int(numbers[-1])

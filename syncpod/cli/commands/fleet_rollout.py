@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.api.views.text import columns
-from syncpod.cli.console import program, remark, say
-from syncpod.cli.failure import Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.input.kind_words import WORKLOADS
 from syncpod.cli.input.options import Namespace, StateDir, Timeout
 from syncpod.cli.manual import Group, Page
-from syncpod.fleet.workload_traits import KINDS
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
+from syncpod.fleet.workload_traits import KINDS, PAUSABLE, TEMPLATED, one_of
 
 app = typer.Typer(
     cls=Group, help="The rollouts of a Deployment or DaemonSet of the fleet, and its revisions.", no_args_is_help=True
 )
-
-_LOOK_SECONDS = 0.3
 
 WorkloadName = Annotated[list[str], typer.Argument(metavar="KIND/NAME", hidden=True, show_default=False)]
 
@@ -41,26 +35,14 @@ def history(
     CHANGE-CAUSE is the workload's annotation `kubernetes.io/change-cause`. `revisionHistoryLimit` is the number of
     earlier revisions that are kept, 10 by default.
     """
-    from syncpod.cli.actions.fleet_rollout import named_workload
-    from syncpod.cli.temporal import fleet, fleet_workloads
-    from syncpod.cli.view.documents import print_documents
-    from syncpod.cli.view.fleet_description import revision_rows
+    kind, name = _named_workload(what)
 
-    kind, name = named_workload(what)
+    from syncpod.cli.actions.fleet_rollout import print_history, print_revision
 
-    async def work(client: Client) -> None:
-        (view,) = await fleet_workloads.views(client, kind, namespace, [name])
-        if not revision:
-            say(f"{KINDS[kind].resource}/{name}")
-            say("\n".join(columns(revision_rows(view, datetime.now(UTC)))))
-            return
-        found = next((each.template for each in view.history if each.number == revision), "")
-        template = await fleet_workloads.template(client, kind, namespace, name, found) if found else None
-        if template is None:
-            raise Failure(f"revision {revision} of {KINDS[kind].resource}/{name} not found")
-        print_documents([template], "yaml", single=True)
-
-    fleet.run(work, state_dir=state_dir)
+    if revision:
+        print_revision(kind, name, namespace, revision, state_dir)
+    else:
+        print_history(kind, name, namespace, state_dir)
 
 
 @app.command("undo", cls=Page)
@@ -79,20 +61,11 @@ def undo(
     bad template, the fleet itself has already gone back to the last good one; `undo` then makes that template the
     workload's own again.
     """
-    from syncpod.cli.actions.fleet_rollout import named_workload
-    from syncpod.cli.temporal import fleet, fleet_workloads
+    kind, name = _named_workload(what)
 
-    kind, name = named_workload(what)
+    from syncpod.cli.actions.fleet_rollout import undo_rollout
 
-    async def work(client: Client) -> None:
-        done = await fleet_workloads.undo(client, kind, namespace, name, to_revision)
-        if done.skipped:
-            why = f"current template already matches revision {done.revision}"
-            say(f"{KINDS[kind].resource}/{name} skipped rollback ({why})")
-        else:
-            say(f"{KINDS[kind].resource}/{name} rolled back")
-
-    fleet.run(work, state_dir=state_dir)
+    undo_rollout(kind, name, namespace, to_revision, state_dir)
 
 
 @app.command("status", cls=Page)
@@ -118,35 +91,11 @@ def status(
     Exit code 1: the rollout was rolled back, has made no progress within its deadline, or did not end within
     `--timeout`.
     """
-    import asyncio
+    (kind, name), patience = _named_workload(what), read_timeout(timeout)
 
-    from syncpod.cli.actions.fleet_rollout import named_workload
-    from syncpod.cli.temporal import fleet, fleet_workloads
-    from syncpod.cli.view.rollout_status import rollout_status
+    from syncpod.cli.actions.fleet_rollout import print_status
 
-    (kind, name), patience = named_workload(what), read_timeout(timeout)
-
-    async def work(client: Client) -> None:
-        loop, said, is_pause_said = asyncio.get_running_loop(), "", False
-        end = loop.time() + patience.total_seconds() if patience else None
-        while True:
-            (view,) = await fleet_workloads.views(client, kind, namespace, [name])
-            found = rollout_status(view, revision)
-            if found.state == "failed":
-                raise Failure(found.text)
-            if found.text != said:
-                said = found.text
-                say(said)
-            if found.state == "done" or not watch:
-                return
-            if view.paused and not is_pause_said:
-                is_pause_said = True
-                remark(f"it is paused: `{program()} fleet rollout resume {kind.lower()}/{name}` resumes it")
-            if end is not None and loop.time() >= end:
-                raise Failure("timed out waiting for the rollout to end; the rollout continues")
-            await asyncio.sleep(_LOOK_SECONDS)
-
-    fleet.run(work, state_dir=state_dir)
+    print_status(kind, name, namespace, revision, patience, state_dir, watch=watch)
 
 
 @app.command("restart", cls=Page)
@@ -156,17 +105,11 @@ def restart(what: WorkloadName, namespace: Namespace = "default", state_dir: Sta
     The template gets the annotation `syncpod.dev/fleet-restarted-at`, which stays when the same manifest is applied
     again. A workload whose newest template was rolled back is not restarted: `undo` or apply another template first.
     """
-    from syncpod.cli.actions.fleet_rollout import named_workload
-    from syncpod.cli.temporal import fleet, fleet_workloads
+    kind, name = _named_workload(what)
 
-    kind, name = named_workload(what)
-    at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    from syncpod.cli.actions.fleet_rollout import restart_pods
 
-    async def work(client: Client) -> None:
-        await fleet_workloads.restart(client, kind, namespace, name, at)
-        say(f"{KINDS[kind].resource}/{name} restarted")
-
-    fleet.run(work, state_dir=state_dir)
+    restart_pods(kind, name, namespace, state_dir)
 
 
 @app.command("pause", cls=Page)
@@ -176,14 +119,35 @@ def pause(what: WorkloadName, namespace: Namespace = "default", state_dir: State
     A paused Deployment still follows its number of replicas, and its lost pods are replaced. Templates can be applied
     meanwhile.
     """
+    kind, name = _pausable(what)
+
     from syncpod.cli.actions.fleet_rollout import set_paused
 
-    set_paused(what, namespace, state_dir, paused=True)
+    set_paused(kind, name, namespace, state_dir, paused=True)
 
 
 @app.command("resume", cls=Page)
 def resume(what: WorkloadName, namespace: Namespace = "default", state_dir: StateDir = "") -> None:
     """Resume a paused Deployment: its newest template is rolled out."""
+    kind, name = _pausable(what)
+
     from syncpod.cli.actions.fleet_rollout import set_paused
 
-    set_paused(what, namespace, state_dir, paused=False)
+    set_paused(kind, name, namespace, state_dir, paused=False)
+
+
+def _pausable(what: list[str]) -> tuple[str, str]:
+    """Return kind and name of a workload whose rollouts can be paused. Raises BadInput."""
+    kind, name = _named_workload(what)
+    if not KINDS[kind].is_pausable:
+        raise BadInput(f"{' '.join(what)}: only a {one_of(PAUSABLE)} can be paused and resumed")
+    return kind, name
+
+
+def _named_workload(what: list[str]) -> tuple[str, str]:
+    """Return kind and name of a workload that has revisions. Raises BadInput."""
+    found = fleet_names(what, WORKLOADS, one_of(TEMPLATED).lower())
+    pairs = [(kind, name) for kind, names in found.items() for name in names]
+    if len(pairs) != 1:
+        raise BadInput(f"{' '.join(what)}: name one {one_of(TEMPLATED)}, such as deployment/web")
+    return pairs[0]

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.kind_words import POD_WORDS, WORKLOADS
+from syncpod.fleet.workload_traits import POD
 
 _KIND: Final = re.compile(
     "all|configmaps?|cm|cronjobs?|cj|ds|daemonsets?|deploy|deployments?|ep|endpoints|ev|events?|ing|ingress(es)?|jobs?|"
@@ -54,6 +56,18 @@ def names_of_kinds(
         else:
             raise BadInput(f"KIND: must be {known}, not {word}{_meant(word, kinds)}")
     return chosen
+
+
+def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
+    """Return a kind, such as ``Pod``, and the name. Raises BadInput, also for a kind alone."""
+    parts = [part for word in words for part in word.split("/", 1)]
+    if len(parts) == 1 and (parts[0] in POD_WORDS or parts[0] in WORKLOADS):
+        raise BadInput(f"NAME: required: which one, such as `{parts[0]}/web` (a pod of this name: `pod/{parts[0]}`)")
+    kind = POD.name if len(parts) < 2 or parts[0] in POD_WORDS else WORKLOADS.get(parts[0], "")
+    names = parts[1:] if len(parts) > 1 else parts
+    if not kind or len(names) != 1 or not names[0]:
+        raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")
+    return kind, names[0]
 
 
 def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[str, list[str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED
+
 Kind = Literal["Pod", "ConfigMap", "Secret"]
 """The kinds of objects that a node's commands handle."""
 
@@ -20,3 +22,7 @@ OBJECTS: Final[Mapping[str, Kind]] = {
     **dict.fromkeys(SECRET_WORDS, "Secret"),
 }
 """Words for ConfigMaps and Secrets."""
+WORKLOADS: Final[Mapping[str, str]] = {
+    word + group: kind for kind in TEMPLATED for word in KINDS[kind].words for group in ("", f".{KINDS[kind].group}")
+}
+"""Words for the workloads of a fleet."""

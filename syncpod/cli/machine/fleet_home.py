@@ -10,7 +10,7 @@ from pathlib import Path
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
-from syncpod.gate.authority import Fleet, has_fleet, now, open_fleet
+from syncpod.gate.authority import Fleet, IssuedToNode, has_fleet, now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings.values import SettingsInvalid
@@ -47,3 +47,11 @@ def open_here(state_dir: str = "") -> Fleet:
         raise BadInput(str(wrong)) from None
     except OSError as error:
         raise BadInput(f"fleet directory {directory}: {error.strerror}") from None
+
+
+def issued_by(fleet: Fleet) -> list[IssuedToNode]:
+    """Return the certificates that a fleet has issued. Blocks. Raises BadInput."""
+    try:
+        return fleet.issued()
+    except SettingsInvalid as wrong:
+        raise BadInput(str(wrong)) from None

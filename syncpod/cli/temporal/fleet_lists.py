@@ -9,7 +9,7 @@ from typing import Any, Final
 from temporalio.client import Client
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.input.kind_words import OBJECTS
+from syncpod.cli.input.kind_words import OBJECTS, WORKLOADS
 from syncpod.cli.listing import Form, FoundObjects
 from syncpod.cli.temporal import fleet, fleet_objects, fleet_pods, fleet_waiting_pods, fleet_workloads
 from syncpod.cli.view import fleet_table
@@ -33,7 +33,7 @@ async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> F
         found = await _nodes(client, names, form)
     elif kind in OBJECTS.values():
         found = await _objects(client, kind, names, form)
-    elif kind in fleet_workloads.WORKLOADS.values():
+    elif kind in WORKLOADS.values():
         found = await _workloads(client, kind, names, form)
     else:
         found = await _pods(client, names, form)

@@ -11,14 +11,13 @@ from typing import Any
 from temporalio.client import Client
 
 from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.kind_words import POD_WORDS
+from syncpod.cli.failure import Failure
+from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.temporal import fleet, fleet_workloads
-from syncpod.cli.temporal.fleet_workloads import WORKLOADS
 from syncpod.cli.view.untaken_pod import silence_of
 from syncpod.fleet.members import Member, health
 from syncpod.fleet.workload_pods import is_name_for, workload_id
-from syncpod.fleet.workload_traits import KINDS, POD, TEMPLATED
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED
 from syncpod.messages.fleet import FleetNodeView, PlacedPod, PodReport
 from syncpod.messages.workload import PendingPod, WorkloadSummary
 
@@ -138,18 +137,6 @@ async def wanted_pods(client: Client, nodes: Collection[str]) -> dict[tuple[str,
         for name, told in zip(names, lists, strict=True)
         for pod in told.pods
     }
-
-
-def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
-    """Return a kind, such as ``Pod``, and the name. Raises BadInput, also for a kind alone."""
-    parts = [part for word in words for part in word.split("/", 1)]
-    if len(parts) == 1 and (parts[0] in POD_WORDS or parts[0] in WORKLOADS):
-        raise BadInput(f"NAME: required: which one, such as `{parts[0]}/web` (a pod of this name: `pod/{parts[0]}`)")
-    kind = POD.name if len(parts) < 2 or parts[0] in POD_WORDS else WORKLOADS.get(parts[0], "")
-    names = parts[1:] if len(parts) > 1 else parts
-    if not kind or len(names) != 1 or not names[0]:
-        raise BadInput(f"{' '.join(words) or 'NAME'}: name one pod, `web`, or a workload, `deployment/web`")
-    return kind, names[0]
 
 
 def _is(pod: PlacedPod, namespace: str, name: str) -> bool:

@@ -35,10 +35,6 @@ from syncpod.messages.workload import (
 from syncpod.pod.wire import to_wire
 
 _RPC: Final = timedelta(seconds=10)
-WORKLOADS: Final = {
-    word + group: kind for kind in TEMPLATED for word in KINDS[kind].words for group in ("", f".{KINDS[kind].group}")
-}
-"""Kinds by kubectl's words for them."""
 
 
 async def apply(client: Client, workload: Workload) -> str:
