@@ -18,9 +18,10 @@ from temporalio.client import Client
 
 from syncpod.cli.commands import logs
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.machine import containers, runtime_client
+from syncpod.cli.input.log_request import LogManner
+from syncpod.cli.machine import containers
 from syncpod.cli.streams import log_printer
-from syncpod.cli.streams.log_printer import LogManner, LogPrinter
+from syncpod.cli.streams.log_printer import LogPrinter
 from syncpod.cli.temporal import pod_reads
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import Instance, PodLife, TaskRecords
@@ -70,7 +71,7 @@ def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pod:
         return tmp_path / f"{container}.log"
 
     monkeypatch.setattr(log_printer, "_log_path", log_path)
-    monkeypatch.setattr(runtime_client, "runtime_of", lambda _: Runtime())
+    monkeypatch.setattr(log_printer, "runtime_of", lambda _: Runtime())
     ended = {"terminated": {"exitCode": 0, "containerID": "x://1"}}
     return parse_pod(
         {
@@ -265,7 +266,7 @@ async def test_logs_of_a_container_that_cannot_be_started_say_why_there_are_none
     log = tmp_path / "0.log"
     with (
         patch.object(log_printer, "_log_path", AsyncMock(return_value=log)),
-        patch.object(runtime_client, "runtime_of", lambda _: AsyncMock()),
+        patch.object(log_printer, "runtime_of", lambda _: AsyncMock()),
     ):
         prints = printer(previous=previous)
         for empty in (log.touch, log.unlink):

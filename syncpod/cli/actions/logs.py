@@ -1,57 +1,59 @@
-"""The work of ``syncpod logs``: print the logs of containers."""
+"""Prints the logs of containers that there are, and of instances that ended."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import remark
-from syncpod.cli.failure import Failure
-from syncpod.cli.logged_pods import LoggedPod
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.logged_pods import logged_pods
 from syncpod.cli.machine.checked_node import this_node
 from syncpod.cli.machine.containers import chosen_container, container_names
 from syncpod.cli.machine.journaled_logs import journaled_log
 from syncpod.cli.machine.kept_logs import noted_pod
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.streams.log_printer import LogManner, LogPrinter, has_text
+from syncpod.cli.streams.log_printer import LogPrinter, has_text
 from syncpod.cli.view.explanation import Clock, lifetime
 from syncpod.pod import ObjectMeta, Pod
 
 if TYPE_CHECKING:
+    from syncpod.cli.input.log_request import LoggedContainers, LogManner
     from syncpod.journal.records import PodLife
-    from syncpod.translation.context import NodeContext
 
 
-def print_logs(chosen: Sequence[tuple[Pod, str, NodeContext | None]], manner: LogManner) -> None:
-    """Print the logs of containers. Raises Failure."""
-    asyncio.run(LogPrinter(manner).print_all(chosen))
-
-
-def asked_containers(
-    pods: Sequence[LoggedPod], container: str, *, all_containers: bool
-) -> list[tuple[Pod, str, NodeContext | None]]:
-    """Return the chosen containers of pods. Raises Failure."""
-    return [
-        (pod, each, node)
+def print_logs(chosen: LoggedContainers, manner: LogManner, *, most_followed: int) -> None:
+    """Print the logs of containers. Raises Failure, and BadInput if more than `most_followed` would be followed."""
+    pods = logged_pods(chosen.namespace, chosen.name, chosen.selector)
+    logs = [
+        (pod, container, node)
         for pod, node in pods
-        for each in (container_names(pod) if all_containers else [chosen_container(pod, container)])
+        for container in (container_names(pod) if chosen.every_container else [chosen_container(pod, chosen.container)])
     ]
+    if manner.follow and len(logs) > most_followed:
+        raise BadInput(
+            f"{len(logs)} containers would be followed, but at most {most_followed} may be: "
+            "raise --max-log-requests, or choose fewer"
+        )
+    asyncio.run(LogPrinter(manner).print_all(logs))
 
 
-def print_restart(namespace: str, name: str, container: str, restart: int, uid: str, manner: LogManner) -> None:
+def print_restart(chosen: LoggedContainers, restart: int, uid: str, manner: LogManner) -> None:
     """Print the log of one instance, or the end of the log that the journal has. Raises Failure and BadInput.
 
-    If the instance is not of the pod that exists now, a note names the life of the pod.
+    `restart` is its number, and `uid` the life of the pod's name; "" = the newest that has such an instance. If that is
+    not the pod that exists now, a note names the life.
     """
 
     async def runs() -> bool:
         return False
 
-    here = settings()
-    found = journaled_log(here.state_dir, here.log_dir, namespace, name, container, restart, uid=uid, pod_of=_noted_pod)
+    here, namespace, name = settings(), chosen.namespace, chosen.name
+    found = journaled_log(
+        here.state_dir, here.log_dir, namespace, name, chosen.container, restart, uid=uid, pod_of=_noted_pod
+    )
     instance = found.instance
     if not found.is_newest or found.records.gone is not None:
         of = (

@@ -11,10 +11,9 @@ import typer
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
 from syncpod.cli.input.kind_words import POD_WORDS
+from syncpod.cli.input.log_request import LoggedContainers, LogManner
 from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
-from syncpod.cli.logged_pods import logged_pods
 from syncpod.cli.streams import interrupts
-from syncpod.cli.streams.log_printer import LogManner
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector as Conditions
@@ -96,6 +95,7 @@ def logs(
     """
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
     _require_numbers(tail, limit_bytes, max_log_requests)
+    chosen = LoggedContainers(namespace, name, selector, container, all_containers)
     manner = LogManner(
         follow=follow,
         previous=previous,
@@ -107,22 +107,18 @@ def logs(
         prefix=prefix,
         ignore_errors=ignore_errors,
     )
-
-    from syncpod.cli.actions.logs import asked_containers, print_logs, print_restart
-
+    if restart is None and uid:
+        raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
     if restart is not None:
         _require_alone(restart, name, follow=follow, previous=previous, all_containers=all_containers)
-        print_restart(namespace, name, container, restart, uid, manner)
-        return
-    if uid:
-        raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
-
     if follow:
         interrupts.enable()
-    chosen = asked_containers(logged_pods(namespace, name, selector), container, all_containers=all_containers)
-    if follow:
-        _require_few(len(chosen), max_log_requests)
-    print_logs(chosen, manner)
+    from syncpod.cli.actions.logs import print_logs, print_restart
+
+    if restart is not None:
+        print_restart(chosen, restart, uid, manner)
+    else:
+        print_logs(chosen, manner, most_followed=max_log_requests)
 
 
 def _chosen(
@@ -152,15 +148,6 @@ def _is_of_pods_above(word: str) -> bool:
     """Return whether a word names an object that would have pods in a cluster: ``deploy/web``."""
     kind, slash, _ = word.partition("/")
     return bool(slash) and kind not in POD_WORDS
-
-
-def _require_few(followed: int, most: int) -> None:
-    """Raise BadInput if more containers would be followed than may be."""
-    if followed > most:
-        raise BadInput(
-            f"{followed} containers would be followed, but at most {most} may be: "
-            "raise --max-log-requests, or choose fewer"
-        )
 
 
 def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all_containers: bool) -> None:

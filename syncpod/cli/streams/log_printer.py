@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,30 +22,12 @@ from syncpod.node.log_lines import LogText
 from syncpod.node.log_reading import LogUnreadable, read_blocks
 
 if TYPE_CHECKING:
+    from syncpod.cli.input.log_request import LogManner
     from syncpod.cli.machine.containers import ContainerInstance
     from syncpod.cri.client import CriClient
     from syncpod.node.log_reading import Runs
     from syncpod.pod import Pod
     from syncpod.translation.context import NodeContext
-
-
-@dataclass(frozen=True)
-class LogManner:
-    """How logs are read and printed."""
-
-    follow: bool
-    previous: bool
-    tail: int | None
-    """How many lines at the end of each log are printed; None = all."""
-    since: datetime | None
-    """Lines that were written before this time are not printed; None = all lines are printed."""
-    rotated: bool
-    """Whether rotated files are printed first."""
-    limit_bytes: int | None
-    """Maximum number of bytes of each container to print; None = all."""
-    timestamps: bool
-    prefix: bool
-    ignore_errors: bool
 
 
 class LogPrinter:
