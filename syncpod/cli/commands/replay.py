@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
-from syncpod.cli.console import say
-from syncpod.cli.failure import BAD_INPUT, FAILED, BadInput, Failure
-from syncpod.cli.input.arguments import require_json
+from syncpod.cli.failure import FAILED, BadInput
+from syncpod.cli.input.arguments import nodes_among, pod_names, require_json
 from syncpod.cli.input.options import Namespace, OnlyJson, PodNames
-
-if TYPE_CHECKING:
-    from syncpod.replay.run import Replayed
 
 
 def replay(
@@ -46,23 +42,25 @@ def replay(
     require_json(output)
     if run_id and not _is_run_id(run_id):
         raise BadInput(f"--run-id: must be the id of a run, 0198f3c2-7d4e-7b1a-9c55-2f6f0e0d7a10, not {run_id!r}")
-    failures: list[Failure] = []
-    from syncpod.cli.actions.replay import named_workflows, replay_file, replay_workflows
+    pods, nodes = ([], []) if filename else _named(words)
+    if run_id and len(pods) + len(nodes) != 1:
+        raise BadInput("--run-id: a run is of one pod; name one")
+    from syncpod.cli.actions.replay import replay_file, replay_workflows
 
-    runs = (
-        replay_file(filename)
-        if filename
-        else replay_workflows(named_workflows(words, namespace), run_id, all_runs, failures)
-    )
-    if output == "json":
-        say(json.dumps([_document(run) for run in runs], indent=4))
+    if filename:
+        differs = replay_file(filename, output)
     else:
-        for run in runs:
-            say(_line(run))
-    differs = any(run.difference is not None for run in runs)
-    if failures:
-        raise Failure("\n".join(map(str, failures)), FAILED if differs else BAD_INPUT)
+        differs = replay_workflows(namespace, pods, nodes, run_id, output, all_runs=all_runs)
     raise typer.Exit(FAILED if differs else 0)
+
+
+def _named(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of pods and of nodes. Raises BadInput."""
+    nodes, rest = nodes_among(words)
+    pods = pod_names(rest)
+    if not pods and not nodes:
+        raise BadInput("name a pod")
+    return pods, nodes
 
 
 def _is_run_id(text: str) -> bool:
@@ -70,32 +68,3 @@ def _is_run_id(text: str) -> bool:
         return str(UUID(text)) == text.lower()
     except ValueError:
         return False
-
-
-def _line(run: Replayed) -> str:
-    """Return the result of a replay as a sentence."""
-    if run.difference is not None:
-        return f"{run.workflow_id}: run {run.run_id} differs at {run.difference.sentence()}"
-    if not run.recorded_by:
-        return f"{run.workflow_id}: run {run.run_id} has decided nothing yet"
-    same = "the code at hand makes the same decisions"
-    return f"{run.workflow_id}: replayed {run.events} events of run {run.run_id}: {same}"
-
-
-def _document(run: Replayed) -> dict[str, Any]:
-    """Return the result of a replay as a JSON object."""
-    found = run.difference
-    return {
-        "workflowId": run.workflow_id,
-        "runId": run.run_id,
-        "events": run.events,
-        "recordedBy": run.recorded_by,
-        "same": found is None,
-        "difference": found
-        and {
-            "eventId": found.event,
-            "history": found.history or None,
-            "now": found.now or None,
-            "cause": found.cause or None,
-        },
-    }

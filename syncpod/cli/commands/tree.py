@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from syncpod.cli.input.arguments import require_json
+from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.input.arguments import node_names, require_json
+from syncpod.cli.input.kind_words import POD_WORDS
 from syncpod.cli.input.options import NodesIfAny, OnlyJson
-
-if TYPE_CHECKING:
-    pass
 
 
 def tree(
@@ -23,7 +22,27 @@ def tree(
     in detail.
     """
     require_json(output)
-    from syncpod.cli.actions.tree import asked_nodes, branches_of, print_tree
+    names = _nodes(nodes or [])
+    from syncpod.cli.actions.tree import print_tree, read_branches, without_pods
 
-    names = asked_nodes(nodes or [])
-    print_tree(branches_of(names), output)
+    branches, notes = read_branches(names)
+    if doubtful := without_pods(names, branches):
+        from syncpod.cli.actions.missing_nodes import fleet_hint, missing_nodes
+
+        if missing := missing_nodes(doubtful):
+            lines = (f'nodes "{name}" not found: {_of_a_pod(name)}{fleet_hint()}' for name in missing)
+            raise Failure("\n".join(lines))
+    print_tree(branches, notes, output)
+
+
+def _nodes(words: Sequence[str]) -> list[str]:
+    """Return the named nodes. Raises BadInput; if a pod is named, its text has the command for a pod."""
+    if words and words[0].partition("/")[0] in POD_WORDS:
+        name = words[0].partition("/")[2] or "".join(words[1:2]) or "POD"
+        raise BadInput(f"{words[0]!r}: {_of_a_pod(name)}")
+    return node_names(words) if words else []
+
+
+def _of_a_pod(name: str) -> str:
+    """Return the hint that this command takes nodes, and that `explain` shows what a pod waits for."""
+    return f"name nodes, as NAME or node/NAME; `syncpod explain {name}` says what a pod waits for"
