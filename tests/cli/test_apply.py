@@ -27,7 +27,6 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from syncpod.cli import console, deletion
 from syncpod.cli.actions import apply as apply_command
 from syncpod.cli.actions import up
-from syncpod.cli.commands.plan import print_plans
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
@@ -35,6 +34,7 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import pod_reads, pods, updates
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
+from syncpod.cli.view.plans import print_plans
 from syncpod.lifecycle.actions import StepName
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW

@@ -23,9 +23,8 @@ from tests.cli.manifests import as_json, fresh_name, manifest
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands look whether an object exists before another command has created it."""
-    for module in ("create", "run"):
-        monkeypatch.setattr(f"syncpod.cli.commands.{module}.existing_pods", lambda _: [])
-    monkeypatch.setattr("syncpod.cli.commands.create._existing_objects", lambda _: [])
+    for each in ("_existing_pods", "_existing_objects"):
+        monkeypatch.setattr(f"syncpod.cli.actions.create.{each}", lambda _: [])
 
 
 def pod_named(name: str) -> Pod:

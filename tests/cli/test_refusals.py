@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -11,9 +12,9 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli.actions import restart
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BAD_INPUT, Failure
 from syncpod.cli.main import run
-from syncpod.cli.temporal import operator_signals
+from syncpod.cli.temporal import session
 from syncpod.pod import Pod, admit_pod
 from tests.cli.manifests import manifest
 
@@ -101,7 +102,7 @@ def test_an_inaccessible_source_is_reported_in_one_sentence(
     assert capsys.readouterr().err == "syncpod: /shut/file: Permission denied\n"
 
 
-async def test_a_restart_of_an_init_container_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_of_an_init_container_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     document = manifest("web", initContainers=[{"name": "setup", "image": "busybox:1"}])
 
     async def pod_to_signal(*_: object) -> Pod:
@@ -110,7 +111,9 @@ async def test_a_restart_of_an_init_container_is_refused(monkeypatch: pytest.Mon
     async def sent(*_: object) -> None:
         pytest.fail("a signal was sent, and stands in the pod's history")
 
-    monkeypatch.setattr(operator_signals, "pod_to_signal", pod_to_signal)
-    monkeypatch.setattr(operator_signals, "signal", sent)
-    with pytest.raises(BadInput, match='container "setup" of pod "web" is an init container'):
-        await restart.restart_containers(cast("Client", None), "default", "web", "setup", None, wait=False)
+    monkeypatch.setattr(session, "run", lambda work: asyncio.run(work(cast("Client", None))))
+    monkeypatch.setattr(restart, "pod_to_signal", pod_to_signal)
+    monkeypatch.setattr(restart, "signal", sent)
+    with pytest.raises(Failure, match='container "setup" of pod "web" is an init container') as refused:
+        restart.restart_pods("default", ["web"], "setup", None, wait=False)
+    assert refused.value.code == BAD_INPUT

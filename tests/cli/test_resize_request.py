@@ -8,6 +8,7 @@ import pytest
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.resize_request import (
+    ResizeRequest,
     as_document,
     hindrance,
     is_done,
@@ -53,7 +54,7 @@ def test_invalid_amounts_are_refused_with_the_option(text: str, why: str) -> Non
 
 
 def chosen(*patterns: str) -> str:
-    return subjects(resize_of(a_pod(), patterns, {"cpu": "1"}, {}, whole=False))
+    return subjects(resize_of(a_pod(), ResizeRequest(patterns, {"cpu": "1"}, {}, whole=False)))
 
 
 def test_containers_are_selected_by_name_or_pattern_and_default_to_all_main_ones() -> None:
@@ -65,10 +66,10 @@ def test_containers_are_selected_by_name_or_pattern_and_default_to_all_main_ones
 
 
 def test_the_resize_update_contains_only_resources() -> None:
-    asked = resize_of(a_pod(), ["proxy"], {"cpu": "1"}, {"cpu": "500m"}, whole=False)
+    asked = resize_of(a_pod(), ResizeRequest(["proxy"], {"cpu": "1"}, {"cpu": "500m"}, whole=False))
     resources = {"limits": {"cpu": "1"}, "requests": {"cpu": "500m"}}
     assert as_document(asked) == {"initContainers": [{"name": "proxy", "resources": resources}]}
-    whole = resize_of(a_pod(), [], {"cpu": "1"}, {}, whole=True)
+    whole = resize_of(a_pod(), ResizeRequest([], {"cpu": "1"}, {}, whole=True))
     assert (as_document(whole), subjects(whole)) == ({"resources": {"limits": {"cpu": "1"}}}, "the pod as a whole")
 
 

@@ -34,7 +34,7 @@ def waits_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return noted
 
     for each in ("until_seen", "until_gone"):
-        monkeypatch.setattr(pod_waits, each, noting(getattr(pod_waits, each)))
+        monkeypatch.setattr(f"syncpod.cli.actions.wait.{each}", noting(getattr(pod_waits, each)))
     return begun
 
 

@@ -1,4 +1,4 @@
-"""The work of ``syncpod apply``: create or change pods, ConfigMaps and Secrets."""
+"""Creates and changes the pods, ConfigMaps and Secrets of manifests, for ``apply``, ``create``, ``run`` and ``up``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from syncpod.cli.actions import apply_dry_run
 from syncpod.cli.console import first_few, remark, say, warn
 from syncpod.cli.failure import Failure, together
 from syncpod.cli.input.manifests import Manifests
@@ -18,13 +17,12 @@ from syncpod.cli.machine.object_apply import keep, require_possible
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.cli.orphan_notes import note_earlier, orphans_here
-from syncpod.cli.temporal import session
+from syncpod.cli.temporal import session, updates
 from syncpod.cli.temporal.ephemeral_containers import without_known
 from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered, refuse_unenforced
 from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned
 from syncpod.cli.temporal.pod_waits import sentences, until_settled
 from syncpod.cli.temporal.unserved import never_served
-from syncpod.cli.temporal.updates import PATIENCE_SECONDS
 from syncpod.cli.view.progress import Progress
 from syncpod.messages.pod_commands import Change
 from syncpod.settings.worker_record import serving
@@ -66,23 +64,6 @@ def apply_manifests(
         applied = await apply_all(client, pods, here, nodes, patience if wait else None, creates=creates)
         if wait:
             await _wait(client, applied, patience, timedelta(seconds=time.monotonic() - begun))
-
-    session.run(work)
-
-
-def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
-    """Print what would be done, each line with `mark` at its end; with `asks`, workflows and nodes are queried too.
-
-    Raises Failure for each object that would be refused.
-    """
-    machine = settings()
-    require_possible(manifests, machine, asked=node)
-    if not manifests.pods:
-        apply_dry_run.say_objects(manifests, machine, mark)
-        return
-
-    async def work(client: Client) -> None:
-        await apply_dry_run.say_all(client, manifests, machine, local_node(node), mark, asks=asks)
 
     session.run(work)
 
@@ -169,7 +150,7 @@ async def _missing_features(client: Client, applied: Applied, served: Collection
     if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):
         return []
     try:
-        reasons = await Foresight(client, PATIENCE_SECONDS, served).reasons(applied.pod, applied.node)
+        reasons = await Foresight(client, updates.PATIENCE_SECONDS, served).reasons(applied.pod, applied.node)
     except NodeUnanswered:
         return []
     return [reason for reason in reasons if reason.startswith("spec.")]

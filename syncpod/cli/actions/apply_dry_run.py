@@ -8,8 +8,11 @@ from syncpod.cli.actions.apply_forecast import metadata_differs, spec_differs
 from syncpod.cli.actions.plan import plan_of_manifest
 from syncpod.cli.console import say, warn
 from syncpod.cli.failure import Failure, together
-from syncpod.cli.machine.object_apply import what_would_change
+from syncpod.cli.machine.object_apply import require_possible, what_would_change
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.worker_process import local_node
 from syncpod.cli.orphan_notes import note_if_earlier
+from syncpod.cli.temporal import session
 from syncpod.cli.temporal.foresight import Foresight
 from syncpod.cli.temporal.pods import read_pod, require_answer
 from syncpod.messages.pod_commands import Change
@@ -24,14 +27,31 @@ if TYPE_CHECKING:
 _WORDS = {"create": Change.CREATED, "update": Change.CONFIGURED, "none": Change.UNCHANGED}
 
 
-def say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
+def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
+    """Print what would be done, each line with `mark` at its end; with `asks`, workflows and nodes are queried too.
+
+    Raises Failure for each object that would be refused.
+    """
+    machine = settings()
+    require_possible(manifests, machine, asked=node)
+    if not manifests.pods:
+        _say_objects(manifests, machine, mark)
+        return
+
+    async def work(client: Client) -> None:
+        await _say_all(client, manifests, machine, local_node(node), mark, asks=asks)
+
+    session.run(work)
+
+
+def _say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
     """Print what would happen to the ConfigMaps and Secrets, which have passed `object_apply.require_possible`."""
     if manifests.objects:
         for one in what_would_change(manifests, here):
             say(f"{one.ref.kind.lower()}/{one.ref.name} {one.change}{mark}")
 
 
-async def say_all(
+async def _say_all(
     client: Client, manifests: Manifests, here: NodeSettings, node: str, mark: str, *, asks: bool
 ) -> None:
     """Print what would happen to each object, each line with `mark` at its end.
@@ -58,7 +78,7 @@ async def say_all(
             changes.append((admission, change))
     if any(one.stops_all for one in refused):
         raise together(refused, done=False)
-    say_objects(manifests, here, mark)
+    _say_objects(manifests, here, mark)
     for (pod, warnings), change in changes:
         say(f"pod/{pod.metadata.name} {change}{mark}")
         if change is Change.CREATED:

@@ -1,4 +1,4 @@
-"""The work of ``syncpod condition``: set a condition that a pod's node does not set, such as a readiness gate."""
+"""Sets a condition that a pod's node does not set, such as a readiness gate."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import signal
 from syncpod.cli.temporal.pods import require_pod
 from syncpod.lifecycle.conditions import foreign_problem
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 
-async def set_condition(client: Client, namespace: str, name: str, payload: dict[str, str]) -> None:
-    """Set a condition of a pod. Raises BadInput for a condition that its node sets, and Failure."""
-    pod = (await require_pod(client, namespace, name)).pod
-    if problem := foreign_problem(PodCondition.model_validate(payload), pod.status.conditions):
-        raise BadInput(problem)
-    if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):
-        raise Failure(f'pod "{name}" has ended and is being deleted')
-    await signal(client, pod, SET_CONDITION, SetCondition.model_validate(payload))
-    say(f"pod/{name} condition {payload['type']} is {payload['status']}")
+def set_condition(namespace: str, name: str, payload: dict[str, str]) -> None:
+    """Set the condition that the payload of the signal has. Raises BadInput if the pod's node sets it, and Failure."""
+
+    async def work(client: Client) -> None:
+        pod = (await require_pod(client, namespace, name)).pod
+        if problem := foreign_problem(PodCondition.model_validate(payload), pod.status.conditions):
+            raise BadInput(problem)
+        if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):
+            raise Failure(f'pod "{name}" has ended and is being deleted')
+        await signal(client, pod, SET_CONDITION, SetCondition.model_validate(payload))
+        say(f"pod/{name} condition {payload['type']} is {payload['status']}")
+
+    session.run(work)

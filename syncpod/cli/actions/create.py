@@ -1,28 +1,46 @@
-"""The work of ``syncpod create``: create ConfigMaps and Secrets on this machine's node."""
+"""Creates what manifests have, for ``create`` and ``run``: an object that exists is left as it is."""
 
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from syncpod.api.label_selector import Selector
-from syncpod.cli.console import say
-from syncpod.cli.failure import AlreadyExists, BadInput
+from syncpod.cli.actions.apply import apply_manifests
+from syncpod.cli.actions.apply_dry_run import try_manifests
+from syncpod.cli.failure import AlreadyExists, Failure
 from syncpod.cli.input.manifests import Manifests
-from syncpod.cli.machine.object_store import find, saying_what_failed, store_to_write
+from syncpod.cli.machine.object_store import find
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pods import read_pod
-from syncpod.cli.view.documents import print_documents
-from syncpod.objects import admit_object, ref_of
-from syncpod.pod import PodInvalid, pod_to_wire
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.pod import ConfigMap, Secret
+
+def create_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:
+    """Create all objects; pods without a node go to `node`. With `wait`, wait until they are up.
+
+    Raises Failure, before anything is done, if one of the objects exists. Raises BadInput and Failure as an apply does.
+    """
+    _require_new(manifests)
+    apply_manifests(manifests, node, patience, wait=wait, creates=True)
 
 
-def existing_pods(manifests: Manifests) -> list[str]:
+def try_creation(manifests: Manifests, node: str, mark: str, *, asks: bool) -> None:
+    """Print what would be created, as `apply_dry_run.try_manifests` does. Raises Failure, also for existing objects."""
+    _require_new(manifests)
+    try_manifests(manifests, node, mark, asks=asks)
+
+
+def _require_new(manifests: Manifests) -> None:
+    """Raise Failure with a line for each object that exists."""
+    if existing := [*_existing_objects(manifests), *_existing_pods(manifests)]:
+        raise Failure("\n".join(existing))
+
+
+def _existing_pods(manifests: Manifests) -> list[str]:
     """Return a sentence for each pod of the manifests that exists."""
 
     async def work(client: Client) -> list[str]:
@@ -37,7 +55,7 @@ def existing_pods(manifests: Manifests) -> list[str]:
     return session.run(work) if manifests.pods else []
 
 
-def existing_objects(manifests: Manifests) -> list[str]:
+def _existing_objects(manifests: Manifests) -> list[str]:
     """Return a sentence for each ConfigMap and Secret of the manifests that exists."""
     named = [(taken.object.kind, taken.object.metadata) for taken in manifests.objects]
     return [
@@ -45,37 +63,3 @@ def existing_objects(manifests: Manifests) -> list[str]:
         for kind, meta in named
         if find(kind, (meta.name,), meta.namespace, Selector())[0]
     ]
-
-
-def create_object(wanted: ConfigMap | Secret, immutable: bool, dry_run: str, output: str) -> None:
-    """Create an object, or only print it. Raises BadInput, and Failure if it exists already."""
-    if dry_run not in ("none", "client"):
-        raise BadInput(f"--dry-run: must be none or client, not {dry_run}")
-    if output not in ("", "json", "yaml", "name"):
-        raise BadInput(f"--output: must be json, yaml, name, not {output}")
-    if immutable:
-        wanted = wanted.model_copy(update={"immutable": True})
-    kind, name = wanted.kind.lower(), wanted.metadata.name
-    try:
-        wanted = admit_object(wanted).object
-    except PodInvalid as wrong:
-        raise BadInput("\n".join(f"{kind} {name}: {problem}" for problem in wrong.problems)) from None
-    shown: ConfigMap | Secret | None = wanted
-    if dry_run == "none":
-        with saying_what_failed():
-            store = store_to_write()
-            if not store.add(wanted):
-                raise AlreadyExists(f"{kind}s", name, wanted.metadata.namespace)
-            shown = store.get(ref_of(wanted))
-    if shown is not None:
-        _print(shown, output, dry_run)
-
-
-def _print(made: ConfigMap | Secret, output: str, dry_run: str) -> None:
-    kind, name = made.kind.lower(), made.metadata.name
-    if output in ("json", "yaml"):
-        print_documents([pod_to_wire(made)], output, single=True)
-    elif output == "name":
-        say(f"{kind}/{name}")
-    else:
-        say(f"{kind}/{name} created" + (" (dry run)" if dry_run == "client" else ""))

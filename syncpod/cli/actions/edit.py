@@ -1,21 +1,68 @@
-"""The work of ``syncpod edit``: change a pod in an editor."""
+"""Changes a pod in an editor: writes it to a file, and applies the file that the editor leaves."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from syncpod.cli.console import say
-from syncpod.cli.failure import BadInput
+from syncpod.cli.console import remark, say
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_change import change_pod
+from syncpod.cli.temporal.pods import require_pod
 from syncpod.pod import ManifestError, read_documents
+from syncpod.yaml_text import yaml_text
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+_APART = ("status",)
+"""Fields that are not shown, because users cannot change them."""
 
-def apply_edited(path: Path, namespace: str, name: str) -> None:
+
+def edit_pod(namespace: str, name: str, command: str) -> None:
+    """Open a pod in the editor `command`, and apply the result.
+
+    Raises BadInput and Failure; a change that is not applied is kept in the file, which the message names.
+    """
+
+    async def read(client: Client) -> dict[str, Any]:
+        return (await require_pod(client, namespace, name)).document
+
+    shown = {key: value for key, value in session.run(read).items() if key not in _APART}
+    text = yaml_text(shown)
+    path = _edited(text, command, name)
+    if path.read_text() == text:
+        path.unlink()
+        remark("Edit cancelled, no changes made.")
+        return
+    try:
+        _apply(path, namespace, name)
+    except Failure as failure:
+        raise Failure(f"{failure}\nyour changes are kept in {path}", failure.code) from None
+    path.unlink()
+
+
+def _edited(text: str, command: str, name: str) -> Path:
+    """Open the text in the editor, and return the file with the result. Raises Failure if the editor fails."""
+    handle, path = tempfile.mkstemp(prefix=f"syncpod-edit-{name}-", suffix=".yaml")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    try:
+        done = subprocess.run([*shlex.split(command), path], check=False)
+    except OSError as error:
+        Path(path).unlink()
+        raise BadInput(f"{command}: {error.strerror}: name an editor with --editor or in EDITOR") from None
+    if done.returncode:
+        raise Failure(f"{command} ended with {done.returncode}; your changes are kept in {path}")
+    return Path(path)
+
+
+def _apply(path: Path, namespace: str, name: str) -> None:
     """Apply the pod in the file. Raises BadInput, Failure."""
     try:
         found = [document for _, document in read_documents(path.read_bytes(), source=str(path))]

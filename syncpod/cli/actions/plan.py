@@ -1,11 +1,10 @@
-"""The work of ``syncpod plan``: show what would be done."""
+"""Shows what applying manifests would do, without doing it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from syncpod.api.listed import why_recorded
 from syncpod.cli.actions.apply_forecast import (
     changed_images,
     metadata_differs,
@@ -14,33 +13,74 @@ from syncpod.cli.actions.apply_forecast import (
     spec_differs,
 )
 from syncpod.cli.console import warn
-from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.kubectl_words import no_such_pod
+from syncpod.cli.failure import BadInput, Failure, together
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.machine.object_apply import what_would_change
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.node_api import NodeApi
-from syncpod.cli.orphan_notes import without_workflow
+from syncpod.cli.machine.worker_process import local_node
+from syncpod.cli.orphan_notes import note_if_earlier
+from syncpod.cli.temporal import session
 from syncpod.cli.temporal.ephemeral_containers import without_known
-from syncpod.cli.temporal.foresight import NodeUnanswered
+from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered
 from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import read_pod, require_answer
+from syncpod.cli.view.plans import object_of, print_plans
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.pod_commands import Change
-from syncpod.node.orphan_mark import why_orphaned
 from syncpod.pod import pod_to_wire
 from syncpod.translation.refused_limits import names_a_limit
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.api.client import Reply
-    from syncpod.cli.temporal.foresight import Foresight
     from syncpod.pod import Admission, Pod
 
 
-def plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
+_END_OF_EARLIER: Final = {
+    "step": "kill_pod",
+    "container": "",
+    "why": "an earlier pod of this name runs without a workflow: it ends first",
+}
+
+
+def plan_manifests(manifests: Manifests, node: str, output: str) -> None:
+    """Print what applying the manifests would do. Pods without a node would go to `node`; "" = this machine's.
+
+    Raises Failure, after all is printed, for the objects that would be refused, and for the pods that would be created
+    and not run.
+    """
+    plans = _plans_of_objects(manifests)
+    refusals: list[Failure] = [BadInput(plan["error"]) for plan in plans if plan.get("error")]
+    stopping = [object_of(plan) for plan in plans if plan.get("error")]
+
+    async def work(client: Client) -> None:
+        foresight = Foresight(client)
+        for admission in manifests.pods:
+            planned, refusal, stops_all = await plan_of_manifest(client, admission, local_node(node), foresight)
+            meta, begins = admission.pod.metadata, planned["change"] == "create" and "images" not in planned
+            if begins and await note_if_earlier(meta.namespace, meta.name):
+                planned["steps"] = [_END_OF_EARLIER, *planned["steps"]]
+            plans.append(planned)
+            refusals.extend((refusal,) if refusal is not None else ())
+            stopping.extend((object_of(planned),) if stops_all else ())
+            for warning in admission.warnings:
+                warn(f"pod {admission.pod.metadata.name}: {warning}")
+
+    if manifests.pods:
+        session.run(work)
+    print_plans(_withheld(plans, stopping) if stopping else plans, output)
+    if refusals:
+        raise together(refusals, done=False)
+
+
+def _withheld(plans: list[dict[str, Any]], stopping: list[str]) -> list[dict[str, Any]]:
+    """Return the plans of an apply that is refused as a whole because of the `stopping` objects: nothing is done."""
+    nothing = {"change": "none", "steps": [], "holds": [], "withheld": ", ".join(stopping)}
+    return [plan if plan.get("error") else {**plan, **nothing} for plan in plans]
+
+
+def _plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
     """Return what would happen to the ConfigMaps and Secrets of this machine."""
     if not manifests.objects:
         return []
@@ -50,25 +90,6 @@ def plans_of_objects(manifests: Manifests) -> list[dict[str, Any]]:
         | ({"error": one.error} if one.error else {})
         for one in what_would_change(manifests, settings())
     ]
-
-
-def plans_of_existing(namespace: str, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return what is about to be done for pods. Raises Failure if one is missing, is an orphan, or does not answer."""
-
-    def read(_: Reply, reports: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Mapping[str, Any], Any]]:
-        return {one["metadata"]["name"]: (one["pod"], one.get("plan")) for one in reports}
-
-    with NodeApi() as api:
-        found = api.reports(namespace, names, "pod", "plan", read=read)
-    for name in names:
-        if name not in found:
-            raise Failure(no_such_pod(name, namespace))
-        pod, told = found[name]
-        if why_orphaned(pod):
-            raise Failure(f'pod "{name}" {without_workflow(pod)}')
-        if told is None:
-            raise Failure(f'pod "{name}" {why_recorded(pod) or "does not answer"}')
-    return [{"pod": name, "change": "none", **found[name][1]} for name in names]
 
 
 class Planned(NamedTuple):

@@ -1,4 +1,4 @@
-"""The work of ``syncpod resize``: change the CPU and memory of a running pod in place."""
+"""Changes the CPU and memory of a running pod in place, or shows the steps of such a change."""
 
 from __future__ import annotations
 
@@ -10,13 +10,23 @@ from temporalio.client import WorkflowQueryFailedError
 
 from syncpod.api.views.durations import short_duration
 from syncpod.cli.actions.plan import change_of
-from syncpod.cli.commands.plan import print_plans
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.resize_request import as_document, hindrance, is_done, is_hopeless, subjects
+from syncpod.cli.input.resize_request import (
+    ResizeRequest,
+    as_document,
+    hindrance,
+    is_done,
+    is_hopeless,
+    resize_of,
+    subjects,
+)
+from syncpod.cli.temporal import session
+from syncpod.cli.temporal.operator_signals import pod_to_signal
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pod_waits import until_seen
 from syncpod.cli.temporal.updates import send_update
+from syncpod.cli.view.plans import print_plans
 from syncpod.messages.identity import pod_workflow_id
 
 if TYPE_CHECKING:
@@ -26,15 +36,36 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod, PodResize
 
 
-async def request_resize(client: Client, pod: Pod, asked: PodResize) -> None:
-    """Request the resize, and print what is resized. Raises BadInput, Failure."""
-    answer = await send_update(client, pod, "resize", as_document(asked))
-    changed = answer.get("generation") != pod.metadata.generation
-    say(f"pod/{pod.metadata.name} {f'resizing ({subjects(asked)})' if changed else 'unchanged'}")
+def resize_pod(namespace: str, name: str, request: ResizeRequest, *, wait: bool, patience: timedelta | None) -> None:
+    """Resize a pod, and print what is resized; with `wait`, return when it is done.
+
+    Raises BadInput for a resize that is refused, and Failure, also if a wait ends without the resize.
+    """
+
+    async def work(client: Client) -> None:
+        pod = await pod_to_signal(client, namespace, name)
+        asked = resize_of(pod, request)
+        answer = await send_update(client, pod, "resize", as_document(asked))
+        changed = answer.get("generation") != pod.metadata.generation
+        say(f"pod/{name} {f'resizing ({subjects(asked)})' if changed else 'unchanged'}")
+        if wait:
+            await _until_done(client, pod, patience)
+            say(f"pod/{name} resized")
+
+    session.run(work)
 
 
-async def show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
-    """Print the steps of a resize, without doing them. Raises Failure."""
+def show_plan(namespace: str, name: str, request: ResizeRequest) -> None:
+    """Print the steps of a resize, without doing them. Raises BadInput for a resize that is refused, and Failure."""
+
+    async def work(client: Client) -> None:
+        pod = await pod_to_signal(client, namespace, name)
+        await _show_plan(client, pod, resize_of(pod, request))
+
+    session.run(work)
+
+
+async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     meta = pod.metadata
     workflow_id = pod_workflow_id(meta.namespace, meta.name)
     try:
@@ -48,7 +79,7 @@ async def show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     print_plans([{"pod": meta.name, **found, "change": change_of(found), "resources": bool(found["steps"])}])
 
 
-async def until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
+async def _until_done(client: Client, pod: Pod, patience: timedelta | None) -> None:
     """Wait until the resize is done. Raises Failure on a timeout, and at once if it is Infeasible."""
     meta = pod.metadata
 

@@ -1,13 +1,16 @@
-"""The work of ``syncpod restart``: stop containers with their grace period, and start them again."""
+"""Restarts containers of pods: each ends with its grace period, and is started again at once."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.containers import chosen_container, status_of
+from syncpod.cli.several import do_all
+from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
 from syncpod.lifecycle.restart import is_sidecar
 from syncpod.messages.pod_commands import RESTART
@@ -19,10 +22,25 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod
 
 
-async def restart_containers(
+def restart_pods(
+    namespace: str, names: Sequence[str], container: str, patience: timedelta | None, *, wait: bool
+) -> None:
+    """Restart one container of each pod; "" = all its main containers. With `wait`, wait until they run.
+
+    A failure of one pod does not stop the others. Raises Failure, also for a container that a pod does not have, and
+    BadInput for an init container.
+    """
+
+    async def work(client: Client) -> None:
+        restarts = [_restart(client, namespace, name, container, patience, wait=wait) for name in names]
+        await do_all(restarts, at_once=len(names))
+
+    session.run(work)
+
+
+async def _restart(
     client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
 ) -> None:
-    """Restart a pod's containers, or one of them; with `wait`, wait until they run. Raises BadInput, Failure."""
     pod = await pod_to_signal(client, namespace, name)
     if any(each.name == container and not is_sidecar(each) for each in pod.spec.init_containers):
         raise BadInput(

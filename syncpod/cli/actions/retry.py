@@ -1,4 +1,4 @@
-"""The work of ``syncpod retry``: end a pod's back-offs."""
+"""Ends a pod's back-offs, so that what they hold is tried now."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from syncpod.api.views.pod_columns import summarize
 from syncpod.cli.console import say
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.containers import chosen_container
+from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
 from syncpod.cli.temporal.pod_reads import ask_pod
 from syncpod.cli.temporal.pods import require_pod
@@ -26,22 +27,27 @@ if TYPE_CHECKING:
     from syncpod.pod import Pod
 
 
-async def retry_pods(
-    client: Client, namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool
-) -> None:
-    """Retry now what a pod waits to retry; with `wait`, wait until it has been tried. Raises BadInput, Failure."""
-    pod = (await require_pod(client, namespace, name)).pod
-    held = await _held(client, namespace, name)
-    if not held:
-        await pod_to_signal(client, namespace, name)  # raises Failure if the pod is ending or has ended
-    subjects = [subject for subject in held if container in ("", subject)]
-    if not subjects:
-        raise _nothing_waits(pod, container, held)
-    for subject in subjects:
-        await signal(client, pod, BACKOFF_EXPIRED, BackoffExpired(container=subject))
-    say(f"pod/{name} retrying ({', '.join(subjects)})")
-    if wait:
-        say(f"pod/{name} {await until_up(client, pod, patience, lambda _: True)}")
+def retry_pod(namespace: str, name: str, container: str, patience: timedelta | None, *, wait: bool) -> None:
+    """End the back-off of a container; "" = all back-offs of the pod. With `wait`, wait until the pod is up.
+
+    Raises Failure, also if there is no such back-off.
+    """
+
+    async def work(client: Client) -> None:
+        pod = (await require_pod(client, namespace, name)).pod
+        held = await _held(client, namespace, name)
+        if not held:
+            await pod_to_signal(client, namespace, name)  # raises Failure if the pod is ending or has ended
+        subjects = [subject for subject in held if container in ("", subject)]
+        if not subjects:
+            raise _nothing_waits(pod, container, held)
+        for subject in subjects:
+            await signal(client, pod, BACKOFF_EXPIRED, BackoffExpired(container=subject))
+        say(f"pod/{name} retrying ({', '.join(subjects)})")
+        if wait:
+            say(f"pod/{name} {await until_up(client, pod, patience, lambda _: True)}")
+
+    session.run(work)
 
 
 async def _held(client: Client, namespace: str, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The work of ``syncpod wait``: wait until pods meet a condition."""
+"""Waits until pods meet a goal, and prints each that does."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 
 from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
-from syncpod.cli.input.goals import Created, Deleted, parse_goal
+from syncpod.cli.input.goals import Created, Deleted, Goal
+from syncpod.cli.input.manifests import named_in
 from syncpod.cli.orphan_notes import orphan_of, without_workflow
+from syncpod.cli.streams import interrupts
+from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_waits import state_of, until_gone, until_seen
 from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
 from syncpod.cli.view.documents import print_documents
@@ -18,33 +21,48 @@ from syncpod.cli.view.documents import print_documents
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.api.label_selector import Selector as Conditions
+    from syncpod.api.label_selector import Selector
     from syncpod.cli.fetched import FetchedPod
-    from syncpod.cli.input.goals import Goal
 
 
-def read_goal(text: str) -> Goal:
-    """Return what to wait for. Raises BadInput."""
-    try:
-        return parse_goal(text)
-    except ValueError as wrong:
-        raise BadInput(f"--for: {wrong}" if text else "--for: say what to wait for: --for=condition=Ready") from None
+def wait_for_pods(keys: Sequence[tuple[str, str]], wanted: Goal, patience: timedelta | None, output: str) -> None:
+    """Wait until the pods, each a namespace and a name, meet the goal; print each, in order.
+
+    `patience` is for all pods together; None = no limit. Raises Failure for pods that do not meet the goal.
+    """
+    interrupts.enable()
+    session.run(lambda client: _until_all(client, keys, wanted, patience, output))
 
 
-async def selected_pods(
-    client: Client, namespace: str | None, conditions: Conditions, wanted: Goal
-) -> list[tuple[str, str]]:
-    """Return the selected pods. Raises Failure if there are none, unless the wait is for deletion."""
-    keys = [fetched.key for fetched in await list_pods(client, namespace, conditions)]
-    if not keys and not isinstance(wanted, Deleted):
-        raise Failure("no matching resources found")
-    return keys
+def wait_for_selected(
+    namespace: str | None, conditions: Selector, wanted: Goal, patience: timedelta | None, output: str
+) -> None:
+    """Wait for the pods that exist now and meet the conditions, as `wait_for_pods` does; namespace None = all.
+
+    Raises Failure, also if there are no such pods, unless the wait is for deletion.
+    """
+
+    async def work(client: Client) -> None:
+        keys = [fetched.key for fetched in await list_pods(client, namespace, conditions)]
+        if not keys and not isinstance(wanted, Deleted):
+            raise Failure("no matching resources found")
+        await _until_all(client, keys, wanted, patience, output)
+
+    interrupts.enable()
+    session.run(work)
 
 
-async def wait_for_all(
+def pods_in_manifests(filename: Sequence[str], namespace: str) -> list[tuple[str, str]]:
+    """Return namespace and name of each pod in the manifests. Raises BadInput, also if there is none."""
+    pods, _ = named_in(filename, namespace)
+    if not pods:
+        raise BadInput(f"{', '.join(filename)}: no pod in it")
+    return pods
+
+
+async def _until_all(
     client: Client, keys: Sequence[tuple[str, str]], wanted: Goal, patience: timedelta | None, output: str
 ) -> None:
-    """Wait for all pods at once, and print the results in order. Raises Failure for those that do not meet the goal."""
     loop = asyncio.get_running_loop()
     deadline = None if patience is None else loop.time() + patience.total_seconds()
     waits = [asyncio.create_task(_until(client, *key, wanted, deadline)) for key in keys]

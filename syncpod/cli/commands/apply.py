@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
-from syncpod.cli.input.manifests import admitted
 from syncpod.cli.input.options import (
     DryRun,
     Filenames,
@@ -19,9 +18,6 @@ from syncpod.cli.input.options import (
     Recursive,
     Timeout,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def apply(
@@ -58,10 +54,14 @@ def apply(
     mark = read_dry_run(dry_run)
     if mark and wait:
         raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
-    manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
-    from syncpod.cli.actions.apply import apply_manifests, try_manifests
+    from syncpod.cli.input.manifests import admitted
 
+    manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
     if mark:
+        from syncpod.cli.actions.apply_dry_run import try_manifests
+
         try_manifests(manifests, node, mark, asks=dry_run == "server")
-        return
-    apply_manifests(manifests, node, patience, wait=wait)
+    else:
+        from syncpod.cli.actions.apply import apply_manifests
+
+        apply_manifests(manifests, node, patience, wait=wait)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name
 from syncpod.cli.input.options import Namespace, kinds_of
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
 
 _STATUSES: Final = {status.lower(): status for status in ("True", "False", "Unknown")}
 
@@ -32,19 +29,13 @@ def condition(
 
     Any other condition is only shown with the pod. Conditions that the node sets (Ready, Initialized, ...) are refused.
     """
-    from syncpod.cli.temporal import session
-
     *names, assignment = what
     type_, status = _assigned(assignment)
     name = pod_name(names)
     payload = {"type": type_, "status": status, "reason": reason, "message": message}
-
     from syncpod.cli.actions.condition import set_condition
 
-    async def work(client: Client) -> None:
-        await set_condition(client, namespace, name, payload)
-
-    session.run(work)
+    set_condition(namespace, name, payload)
 
 
 def _assigned(text: str) -> tuple[str, str]:

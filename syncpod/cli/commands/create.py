@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from getpass import getpass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.cli.actions.apply import apply_manifests, try_manifests
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run
-from syncpod.cli.input.manifests import admitted
 from syncpod.cli.input.options import DryRun as ManifestDryRun
 from syncpod.cli.input.options import Filenames, IgnoreOtherKinds, ManifestNamespace, Namespace, Node, Recursive
 from syncpod.cli.manual import Group, Page
 from syncpod.cli.standard_streams import standard_input
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer(cls=Group, no_args_is_help=True, invoke_without_command=True)
 secret_app = typer.Typer(
@@ -70,16 +65,14 @@ def create(
         return
     if not filename:
         raise BadInput("name a manifest with -f FILE, or a kind: configmap, secret")
+    from syncpod.cli.actions.create import create_manifests, try_creation
+    from syncpod.cli.input.manifests import admitted
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
-    from syncpod.cli.actions.create import existing_objects, existing_pods
-
-    if existing := [*existing_objects(manifests), *existing_pods(manifests)]:
-        raise Failure("\n".join(existing))
     if mark:
-        try_manifests(manifests, node, mark, asks=dry_run == "server")
-        return
-    apply_manifests(manifests, node, creates=True)
+        try_creation(manifests, node, mark, asks=dry_run == "server")
+    else:
+        create_manifests(manifests, node)
 
 
 @app.command("configmap", cls=Page)
@@ -94,11 +87,10 @@ def config_map(
     output: Output = "",
 ) -> None:
     """Create a ConfigMap from literals, files or env files."""
+    from syncpod.cli.actions.create_object import create_object
     from syncpod.cli.input.object_sources import collected, config_map_of
 
     found = collected(from_literal or [], from_file or [], from_env_file or [])
-    from syncpod.cli.actions.create import create_object
-
     create_object(config_map_of(name, namespace, found), immutable, dry_run, output)
 
 
@@ -118,11 +110,10 @@ def generic(
     output: Output = "",
 ) -> None:
     """Create a Secret from files, env files or literals."""
+    from syncpod.cli.actions.create_object import create_object
     from syncpod.cli.input.object_sources import collected, secret_of
 
     found = collected(from_literal or [], from_file or [], from_env_file or [])
-    from syncpod.cli.actions.create import create_object
-
     create_object(secret_of(name, namespace, kind, found), immutable, dry_run, output)
 
 
@@ -149,6 +140,7 @@ def docker_registry(
     output: Output = "",
 ) -> None:
     """Create a Secret for pulling images."""
+    from syncpod.cli.actions.create_object import create_object
     from syncpod.cli.input.object_sources import DOCKER_CONFIG, DOCKER_CONFIG_TYPE, docker_config, read, secret_of
 
     if from_file:
@@ -165,8 +157,6 @@ def docker_registry(
                 "or --from-file with a docker config.json"
             )
         config = docker_config(server, user, given, email)
-    from syncpod.cli.actions.create import create_object
-
     create_object(secret_of(name, namespace, DOCKER_CONFIG_TYPE, {DOCKER_CONFIG: config}), immutable, dry_run, output)
 
 
@@ -189,10 +179,9 @@ def tls(
     output: Output = "",
 ) -> None:
     """Create a Secret from a certificate and its private key."""
+    from syncpod.cli.actions.create_object import create_object
     from syncpod.cli.input.object_sources import TLS_TYPE, read, require_pair, secret_of
 
     found = {"tls.crt": read(cert, "--cert"), "tls.key": read(key, "--key")}
     require_pair(found["tls.crt"], found["tls.key"])
-    from syncpod.cli.actions.create import create_object
-
     create_object(secret_of(name, namespace, TLS_TYPE, found), immutable, dry_run, output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,9 +10,7 @@ import typer
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, read_dry_run, read_timeout
-from syncpod.cli.input.deletion_request import Deleting, Thing, read_request
-from syncpod.cli.input.kind_words import OBJECTS
-from syncpod.cli.input.manifests import named_in
+from syncpod.cli.input.deletion_request import Deleting, read_request
 from syncpod.cli.input.options import (
     AllNamespaces,
     AllOfKind,
@@ -60,10 +58,15 @@ def delete(
 
     After five seconds the command prints on standard error what each pod waits for.
     """
+    of_files = None
+    if filename:
+        from syncpod.cli.actions.delete import things_in_manifests
+
+        of_files = partial(things_in_manifests, filename, namespace)
     request = read_request(
         what or [],
         dict(named(what or []).items()),
-        (lambda: _in_manifests(filename, namespace)) if filename else None,
+        of_files,
         others="`syncpod delete pods {flag}`, or configmaps, or secrets",
         namespace=namespace,
         all_namespaces=all_namespaces,
@@ -80,18 +83,9 @@ def delete(
         ignore_not_found=ignore_not_found,
     )
     grace = _grace(grace_period, now=now, force=force)
-    pods, objects = request.of(["Pod"]), request.of(list(OBJECTS.values()))
-    from syncpod.cli.actions.delete import delete_objects, delete_pods, do_all
+    from syncpod.cli.actions.delete import delete_things
 
-    deeds = [(lambda: delete_pods(pods, how, grace))] if pods.kinds else []
-    deeds += [lambda: delete_objects(objects, how)] if objects.kinds else []
-    if not do_all(deeds):
-        remark("No resources found")
-
-
-def _in_manifests(filename: Sequence[str], namespace: str) -> list[Thing]:
-    pods, objects = named_in(filename, namespace)
-    return [Thing("Pod", *pod) for pod in pods] + [Thing(each.kind, each.namespace, each.name) for each in objects]
+    delete_things(request, how, grace)
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
+from syncpod.api.label_selector import Selector as Conditions
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import read_selector
+from syncpod.cli.input.key_changes import read_key_change
 from syncpod.cli.input.options import Namespace, Selector, kinds_of
-
-if TYPE_CHECKING:
-    pass
 
 Words = Annotated[
     list[str] | None,
@@ -30,9 +32,11 @@ def label(
 
     As with kubectl: `label pod web app=front tier-` sets `app`, and removes `tier`.
     """
-    from syncpod.cli.actions.label import change_pods
+    pods, change = read_key_change(what or [], "labels", overwrite=overwrite)
+    conditions = _conditions(pods, selector, everything=everything)
+    from syncpod.cli.actions.label import change_keys
 
-    change_pods("labels", what or [], namespace, selector, everything=everything, overwrite=overwrite)
+    change_keys(namespace, pods, conditions, change)
 
 
 def annotate(
@@ -46,6 +50,16 @@ def annotate(
 
     As with kubectl: `annotate pod web owner=me note-` sets `owner`, and removes `note`.
     """
-    from syncpod.cli.actions.label import change_pods
+    pods, change = read_key_change(what or [], "annotations", overwrite=overwrite)
+    conditions = _conditions(pods, selector, everything=everything)
+    from syncpod.cli.actions.label import change_keys
 
-    change_pods("annotations", what or [], namespace, selector, everything=everything, overwrite=overwrite)
+    change_keys(namespace, pods, conditions, change)
+
+
+def _conditions(pods: Sequence[str], selector: str, *, everything: bool) -> Conditions:
+    """Return the conditions of the pods. Raises BadInput unless pods are chosen in exactly one way."""
+    conditions = read_selector(selector)
+    if sum([bool(pods), bool(conditions.requirements), everything]) != 1:
+        raise BadInput("name pods, or choose them with --selector or --all")
+    return conditions

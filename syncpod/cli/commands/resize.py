@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_name, read_timeout
 from syncpod.cli.input.options import Namespace, PodNames, Timeout
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
 
 Containers = Annotated[
     list[str] | None,
@@ -59,30 +54,18 @@ def resize(
       syncpod resize web --pod --limits cpu=2
       syncpod resize web --limits memory=128Mi --dry-run
     """  # fmt: skip  # noqa: D301
-    from syncpod.cli.input.resize_request import parse_amounts, resize_of
-    from syncpod.cli.temporal import session
+    from syncpod.cli.input.resize_request import ResizeRequest, parse_amounts
 
     name = pod_name(what or [])
-    wanted = parse_amounts(limits, "--limits"), parse_amounts(requests, "--requests")
-    if not any(wanted):
+    amounts = parse_amounts(limits, "--limits"), parse_amounts(requests, "--requests")
+    if not any(amounts):
         raise BadInput("say what is to change: --limits cpu=500m,memory=256Mi, or --requests, or both")
     if whole and container:
         raise BadInput("either --pod or --container: --pod resizes the pod as a whole")
-    patience = read_timeout(timeout)
+    request, patience = ResizeRequest(container or (), *amounts, whole=whole), read_timeout(timeout)
+    from syncpod.cli.actions.resize import resize_pod, show_plan
 
-    from syncpod.cli.actions.resize import request_resize, show_plan, until_done
-
-    async def work(client: Client) -> None:
-        from syncpod.cli.temporal.operator_signals import pod_to_signal
-
-        pod = await pod_to_signal(client, namespace, name)
-        asked = resize_of(pod, container or [], *wanted, whole=whole)
-        if dry_run:
-            await show_plan(client, pod, asked)
-            return
-        await request_resize(client, pod, asked)
-        if wait:
-            await until_done(client, pod, patience)
-            say(f"pod/{name} resized")
-
-    session.run(work)
+    if dry_run:
+        show_plan(namespace, name, request)
+    else:
+        resize_pod(namespace, name, request, wait=wait, patience=patience)

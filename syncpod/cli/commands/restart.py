@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names, read_timeout
 from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
 
 
 def restart(
@@ -28,20 +25,10 @@ def restart(
     pod keeps its node, its addresses and its volumes. Sidecars are restarted only when they are named, init containers
     never.
     """
-    from syncpod.cli.several import do_all
-    from syncpod.cli.temporal import session
-
     names = pod_names(what or [])
     if not names:
         raise BadInput("name a pod")
     patience = read_timeout(timeout)
+    from syncpod.cli.actions.restart import restart_pods
 
-    from syncpod.cli.actions.restart import restart_containers
-
-    async def work(client: Client) -> None:
-        await do_all(
-            [restart_containers(client, namespace, name, container, patience, wait=wait) for name in names],
-            at_once=len(names),
-        )
-
-    session.run(work)
+    restart_pods(namespace, names, container, patience, wait=wait)

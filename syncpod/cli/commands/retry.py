@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from syncpod.cli.input.arguments import pod_name, read_timeout
 from syncpod.cli.input.options import Container, Namespace, PodNames, Timeout
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
 
 
 def retry(
@@ -31,14 +28,8 @@ def retry(
     This also releases a container that is held by its restart limit (annotation `syncpod.dev/restart-limit`), and
     counts its restarts afresh.
     """
-    from syncpod.cli.temporal import session
-
     name = pod_name(what or [])
     patience = read_timeout(timeout)
+    from syncpod.cli.actions.retry import retry_pod
 
-    from syncpod.cli.actions.retry import retry_pods
-
-    async def work(client: Client) -> None:
-        await retry_pods(client, namespace, name, container, patience, wait=wait)
-
-    session.run(work)
+    retry_pod(namespace, name, container, patience, wait=wait)

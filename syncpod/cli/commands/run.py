@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from syncpod.cli.actions.apply import apply_manifests
-from syncpod.cli.actions.create import existing_pods
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.input.options import AttachUntilEnd, Namespace, Node, OurStdin, OurTerminal, Timeout
 from syncpod.cli.standard_streams import standard_input
 from syncpod.cli.streams.own_terminal import has_terminal
-
-if TYPE_CHECKING:
-    from syncpod.pod import Admission
 
 Words = Annotated[list[str] | None, typer.Argument(metavar="NAME [-- ARG...]", show_default=False, hidden=True)]
 _RESTARTS = ("Always", "OnFailure", "Never")
@@ -103,23 +97,14 @@ def run(
         **streams,
     }
     document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
-    from syncpod.cli.actions.run import admitted_pod, print_new, run_attached
+    from syncpod.cli.actions.run import print_new, run_attached, run_detached
 
-    admission = admitted_pod(document)
     if dry_run == "client":
-        print_new(document, name, output)
+        print_new(document, output)
     elif is_attached:
-        raise typer.Exit(run_attached(_new(admission), node, name, namespace, remove=remove))
+        raise typer.Exit(run_attached(document, node, remove=remove))
     else:
-        apply_manifests(_new(admission), node, read_timeout(timeout), wait=wait, creates=True)
-
-
-def _new(admission: Admission) -> Manifests:
-    """Return the manifests with this one pod. Raises Failure if a pod of its name exists."""
-    manifests = Manifests([admission], [])
-    if existing := existing_pods(manifests):
-        raise Failure("\n".join(existing))
-    return manifests
+        run_detached(document, node, read_timeout(timeout), wait=wait)
 
 
 def _document(

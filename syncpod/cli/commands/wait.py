@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
-from syncpod.cli.input.manifests import named_in
+from syncpod.cli.input.goals import Goal, parse_goal
 from syncpod.cli.input.options import AllNamespaces, Filenames, NamespaceOrFiles, PodNames, Selector
-from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
-
 
 _OUTPUTS = ("json", "yaml", "name")
 
@@ -56,13 +50,9 @@ def wait(
 
     --for is written as with `kubectl wait`. On a timeout the exit code is 1.
     """
-    from syncpod.cli.temporal import session
-
     if output and output not in _OUTPUTS:
         raise BadInput(f"--output: must be {', '.join(_OUTPUTS)}, not {output}")
-    from syncpod.cli.actions.wait import read_goal, selected_pods, wait_for_all
-
-    wanted, patience = read_goal(goal), _patience(timeout)
+    wanted, patience = _goal(goal), _patience(timeout)
     names = pod_names(what or [])
     conditions = read_selector(selector)
     chosen = bool(conditions.requirements) or everything or (all_namespaces and not names)
@@ -70,15 +60,22 @@ def wait(
         raise BadInput("say which pods to wait for, in one of these ways: POD..., -f FILE, -l SELECTOR or --all")
     if names and all_namespaces:
         raise BadInput("named pods are in one namespace: leave out --all-namespaces")
-    keys = _of_files(filename, namespace) if filename else [(namespace or "default", name) for name in names]
-    scope = None if all_namespaces else namespace or "default"
+    from syncpod.cli.actions.wait import pods_in_manifests, wait_for_pods, wait_for_selected
 
-    async def work(client: Client) -> None:
-        waited = keys or await selected_pods(client, scope, conditions, wanted)
-        await wait_for_all(client, waited, wanted, patience, output)
+    if chosen:
+        scope = None if all_namespaces else namespace or "default"
+        wait_for_selected(scope, conditions, wanted, patience, output)
+    else:
+        of_names = [(namespace or "default", name) for name in names]
+        wait_for_pods(pods_in_manifests(filename, namespace) if filename else of_names, wanted, patience, output)
 
-    interrupts.enable()
-    session.run(work)
+
+def _goal(text: str) -> Goal:
+    """Return what to wait for. Raises BadInput."""
+    try:
+        return parse_goal(text)
+    except ValueError as wrong:
+        raise BadInput(f"--for: {wrong}" if text else "--for: say what to wait for: --for=condition=Ready") from None
 
 
 def _patience(text: str) -> timedelta | None:
@@ -88,10 +85,3 @@ def _patience(text: str) -> timedelta | None:
     except ValueError as wrong:
         raise BadInput(f"--timeout: {wrong}") from None
     return None if text.startswith("-") and span else span
-
-
-def _of_files(sources: Sequence[str], namespace: str) -> list[tuple[str, str]]:
-    pods, _ = named_in(sources, namespace)
-    if not pods:
-        raise BadInput(f"{', '.join(sources)}: no pod in it")
-    return pods

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -13,6 +14,18 @@ from syncpod.pod.amounts import pod_text
 
 _RESOURCES = ("cpu", "memory")
 _CONDITIONS = ("PodResizePending", "PodResizeInProgress")
+
+
+@dataclass(frozen=True)
+class ResizeRequest:
+    """The amounts that a pod, or some of its containers, shall have."""
+
+    patterns: Sequence[str]
+    """Patterns of the containers' names; () = every main container."""
+    limits: Mapping[str, str]
+    requests: Mapping[str, str]
+    whole: bool
+    """Whether the amounts are for the pod as a whole."""
 
 
 def parse_amounts(text: str, option: str) -> dict[str, str]:
@@ -34,16 +47,15 @@ def parse_amounts(text: str, option: str) -> dict[str, str]:
     return amounts
 
 
-def resize_of(
-    pod: Pod, patterns: Sequence[str], limits: Mapping[str, str], requests: Mapping[str, str], *, whole: bool
-) -> PodResize:
+def resize_of(pod: Pod, request: ResizeRequest) -> PodResize:
     """Return the resize of the pod as a whole, or of the containers that match any pattern, init containers included.
 
-    Without patterns, these are all main containers. Raises Failure for a pattern without a match.
+    Raises Failure for a pattern without a match.
     """
-    resources = ResourceRequirements(limits=dict(limits), requests=dict(requests))
-    if whole:
+    resources = ResourceRequirements(limits=dict(request.limits), requests=dict(request.requests))
+    if request.whole:
         return PodResize(resources=resources)
+    patterns = request.patterns
     spec = pod.spec
     names = [container.name for container in (*spec.init_containers, *spec.containers)]
     for pattern in patterns:
