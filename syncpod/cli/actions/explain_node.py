@@ -1,9 +1,10 @@
-"""``syncpod explain node``: which pods of this node restart, and why, from its journal."""
+"""Explains which pods of this machine's node restart, and why, from the node's journal."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,14 +15,15 @@ from syncpod.cli.machine.own_journal import last_sign, settled
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import recorded_worker
 from syncpod.cli.orphan_notes import orphans_here
-from syncpod.cli.temporal import session
-from syncpod.cli.temporal.pods import orphan_pods
 from syncpod.cli.view.node_explanation import document, lines, silence_of_server
 from syncpod.journal.reading import NoJournal, gaps_of, node_summary
 from syncpod.node.recorded_events import recorded_cordon, recorded_node_events
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
+    from syncpod.journal.reading import JournalSummary
+    from syncpod.journal.records import Absence
+    from syncpod.node.recorded_events import NodeEvent
     from syncpod.settings.node import NodeSettings
 
 _A_DAY: Final = timedelta(days=1)
@@ -29,23 +31,44 @@ _MOST: Final = 15
 """Maximum number of pods that are shown."""
 
 
-def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> None:
-    """Print the pods of this machine's node whose containers ended most often lately.
+@dataclass(frozen=True)
+class JournaledNode:
+    """What is known of a node that is to be explained."""
 
-    `names` are the nodes that were named; empty = this machine's node. Raises Failure, also for another node, and
-    BadInput.
+    name: str
+    summary: JournalSummary
+    events: Sequence[NodeEvent]
+    absences: Sequence[Absence]
+    """When it had no worker, or no answer from its server."""
+    now: datetime
+    since: datetime
+    """The time from which records are shown."""
+    served: Sequence[str]
+    """Sentences about the worker that serves it, and about its state."""
+    unserved: str
+    """What must happen before anything that is due happens; "" = nothing."""
+    may_have_orphans: bool
+    """Whether some of the pods that are shown may run without a workflow."""
+    orphans: Sequence[str] = ()
+    """The UIDs of its orphans."""
+
+
+def read_node(names: Sequence[str], span: timedelta | None) -> JournaledNode:
+    """Return what is known of this machine's node, with the pods whose containers ended most often lately.
+
+    `names` are the nodes that were named; empty = this machine's node. Records go back for `span`; None = a day. Raises
+    Failure, also for another node, and BadInput.
     """
     here = settings()
     unrecorded = settled(here.state_dir)
     now = datetime.now(UTC)
     node = _required(names, here.state_dir, here.node)
-    begin = now - (_A_DAY if since is None else since)
+    begin = now - (_A_DAY if span is None else span)
     try:
         summary = node_summary(here.state_dir, begin, most=_MOST)
         gaps = gaps_of(here.state_dir)
     except NoJournal as why:
         raise Failure(str(why)) from None
-    absences = [each for each in gaps.absences if each.ended >= begin]
     served, unserved = [_served(here)], "`syncpod up`" if serving(here.state_dir) is None else ""
     if not unserved and gaps.silent_since is not None:
         unserved = "the Temporal server answers"
@@ -54,24 +77,27 @@ def explain_node(names: Sequence[str], output: str, since: timedelta | None) -> 
         served.append(f"{unrecorded}: what follows lacks what has happened since")
     if (by := recorded_cordon(here.state_dir)) is not None:
         served.append(f"it is cordoned{by and f' by {by}'}: it takes no new pods (`syncpod uncordon` ends that)")
-    events = [each for each in recorded_node_events(here.state_dir) if each.last >= begin]
-    orphans = _orphans() if summary.due or summary.restless else []
+    return JournaledNode(
+        node,
+        summary,
+        events=[each for each in recorded_node_events(here.state_dir) if each.last >= begin],
+        absences=[each for each in gaps.absences if each.ended >= begin],
+        now=now,
+        since=begin,
+        served=served,
+        unserved=unserved,
+        may_have_orphans=bool(summary.due or summary.restless) and bool(orphans_here(None)),
+    )
+
+
+def print_node(node: JournaledNode, output: str) -> None:
+    """Print which pods of a node restart, the node's events, and what is due next."""
+    told = node.summary, node.events, node.absences, node.now, node.since
     if output == "json":
-        say(json.dumps(document(summary, events, absences, now, begin, served, orphans), indent=4))
+        say(json.dumps(document(*told, node.served, node.orphans), indent=4))
         return
-    how: dict[str, Any] = {"orphans": orphans, "unserved": unserved, "wide": terminal_width()}
-    say("\n".join(lines(summary, events, absences, now, begin, node=node, served=served, **how)))
-
-
-def _orphans() -> list[str]:
-    """Return the UIDs of this machine's orphans; [] if the Temporal server does not answer."""
-    if not orphans_here(None):
-        return []
-
-    try:
-        return [each.pod.metadata.uid for each in session.run(lambda client: orphan_pods(client, None))]
-    except Failure:
-        return []
+    how: dict[str, Any] = {"orphans": node.orphans, "unserved": node.unserved, "wide": terminal_width()}
+    say("\n".join(lines(*told, node=node.name, served=node.served, **how)))
 
 
 def _required(names: Sequence[str], state_dir: Path, configured: str) -> str:

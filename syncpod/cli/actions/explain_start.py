@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import say, terminal_width
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine.state_directory import worker_log
 from syncpod.cli.view import span_tree
 from syncpod.cli.view.console_spans import spans_in
 from syncpod.cli.view.span_tree import traces_of
@@ -16,30 +16,25 @@ from syncpod.cli.view.start_timeline import document, heading, lines
 from syncpod.journal.start import start_of
 
 if TYPE_CHECKING:
+    from syncpod.cli.actions.explain import JournaledPod
     from syncpod.cli.view.span_tree import SpanTree
     from syncpod.journal.reading import PodRunRecords
-    from syncpod.journal.records import Absence
     from syncpod.journal.start import Start
 
 _READ: Final = 64 << 20
 """How many bytes from the end of a worker's log are searched for traces."""
 
 
-def explain_start(
-    records: PodRunRecords,
-    output: str,
-    container: str,
-    restart: int | None,
-    traced: Path | None,
-    *,
-    absences: Sequence[Absence],
-) -> None:
-    """Print where the time of a start went. Raises Failure if the journal has no such start.
+def explain_start(pod: JournaledPod, output: str, container: str, restart: int | None, trace_log: str | None) -> None:
+    """Print where the time of a start went: of a container, "" = any, and of a restart; None = the newest start.
 
-    `absences` are the times without a worker. `traced` is a worker's log: with it, the traces of the start are printed
-    from that log instead. Raises Failure if the log has none.
+    `trace_log` is a worker's log, "" = that of this machine's worker: with it, the traces of the start are printed from
+    that log instead. Raises Failure if the journal has no such start, or the log has no trace of it.
     """
-    found = start_of(records, container=container, restart=restart, absences=absences)
+    records, traced = pod.records, None
+    if trace_log is not None:
+        traced = Path(trace_log) if trace_log else worker_log(pod.here.state_dir)
+    found = start_of(records, container=container, restart=restart, absences=pod.absences)
     if found is None:
         which = f" of restart {restart}" if restart is not None else ""
         of = f"container {container}" if container else "any container"

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
-from syncpod.cli.actions import explain_node
-from syncpod.cli.actions.explain_placement import explain_placement
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration, require_json
 from syncpod.cli.input.options import Namespace, OnlyJson, PodNames
-
-if TYPE_CHECKING:
-    pass
 
 At = Annotated[
     str | None,
@@ -86,40 +81,50 @@ def explain(
     OTEL_TRACES_EXPORTER=console. With --placement it shows for each node of the fleet that this machine commands
     whether the pod may be there, as `fleet explain --placement` does.
     """
-    of_start = {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
+    told = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
+    told |= {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
+    flags = [flag for flag, is_given in told.items() if is_given]
     if placement:
-        all_else = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
-        all_else |= of_start
-        explain_placement(what, namespace, output, [flag for flag, is_given in all_else.items() if is_given])
-        return
-    _check(output, at, start=start, of_start=any(of_start.values()))
-    if trace_log and not trace:
-        raise BadInput("--trace-log: only with --trace")
-    _refuse_fields(what or [])
-    if (nodes := named_nodes(what or [])) is not None:
-        _require_none_of_pods(at, uid, start=start)
-        explain_node.explain_node(nodes, output, read_span(since))
-        return
-    if not what:
-        raise BadInput("name a pod, `syncpod explain POD`, or `syncpod explain node` for this machine's node")
-    name = pod_name(what)
-    from syncpod.cli.actions.explain import explain_one_start, explain_pod, settle_journal
+        from syncpod.cli.actions.explain_placement import explain_placement
 
-    unrecorded = settle_journal()
-    now = datetime.now(UTC)
-    moment = read_moment(at, now) if at is not None else now
-    begin = _beginning(read_span(since), moment)
+        explain_placement(what, namespace, output, flags)
+        return
+    _check(output, flags, trace_log)
+    name, nodes = _named(what or [], flags)
+    if nodes is not None:
+        from syncpod.cli.actions.explain_node import print_node, read_node
+
+        node = read_node(nodes, read_span(since))
+        if node.may_have_orphans:
+            from syncpod.cli.actions.explain_by_server import with_orphans
+
+            node = with_orphans(node)
+        print_node(node, output)
+        return
+    from syncpod.cli.actions.explain import print_pod, read_pod
+
+    pod = read_pod(namespace, name, uid, *_period(at, since), with_state=not start)
+    if pod is None or pod.is_doubtful:
+        from syncpod.cli.actions.explain_by_server import with_end_of_workflow
+
+        pod = with_end_of_workflow(pod, namespace, name)
     if start:
-        explain_one_start(namespace, name, uid, moment, output, container, restart, trace_log if trace else None)
-        return
-    _note_day(at, moment, now)
-    explain_pod(namespace, name, uid, output, moment, begin, now, unrecorded)
+        from syncpod.cli.actions.explain_start import explain_start
+
+        explain_start(pod, output, container, restart, trace_log if trace else None)
+    else:
+        print_pod(pod, output)
 
 
-def _note_day(at: str | None, moment: datetime, now: datetime) -> None:
-    """Print a note if a time without a date was taken as a time of yesterday."""
-    if at is not None and moment.date() != now.astimezone().date() and _is_clock(at):
-        remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
+def _named(words: Sequence[str], flags: Collection[str]) -> tuple[str, list[str] | None]:
+    """Return the name of a pod and None; or "" and the names of nodes, [] = this machine's. Raises BadInput."""
+    _refuse_fields(words)
+    if (nodes := named_nodes(words)) is not None:
+        _require_none_of_pods(flags)
+        return "", nodes
+    if not words:
+        raise BadInput("name a pod, `syncpod explain POD`, or `syncpod explain node` for this machine's node")
+    return pod_name(words), None
 
 
 def _refuse_fields(words: Sequence[str]) -> None:
@@ -131,25 +136,22 @@ def _refuse_fields(words: Sequence[str]) -> None:
         )
 
 
-def _require_none_of_pods(at: str | None, uid: str, *, start: bool) -> None:
+def _require_none_of_pods(flags: Collection[str]) -> None:
     """Raise BadInput for a flag that has no meaning for a node."""
-    flags = {
-        "--start: needs a pod": start,
-        "--at: needs a pod": at is not None,
-        "--uid: needs a pod": bool(uid),
-    }
-    for flag, is_given in flags.items():
-        if is_given:
-            raise BadInput(f"{flag}; name one")
+    for flag in ("--start", "--at", "--uid"):
+        if flag in flags:
+            raise BadInput(f"{flag}: needs a pod; name one")
 
 
-def _check(output: str, at: str | None, *, start: bool, of_start: bool) -> None:
+def _check(output: str, flags: Collection[str], trace_log: str) -> None:
     """Raise BadInput for flags that exclude each other."""
     require_json(output)
-    if of_start and not start:
+    if "--start" not in flags and {"--restart", "--container", "--trace"} & set(flags):
         raise BadInput("--restart, --container and --trace: only with --start")
-    if start and at is not None:
+    if "--start" in flags and "--at" in flags:
         raise BadInput("--at: not with --start, which names a start by --restart")
+    if trace_log and "--trace" not in flags:
+        raise BadInput("--trace-log: only with --trace")
 
 
 def _is_clock(text: str) -> bool:
@@ -159,6 +161,19 @@ def _is_clock(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _period(at: str | None, since: str | None) -> tuple[datetime | None, timedelta | None]:
+    """Return the time of --at and the duration of --since, each None if it is not given. Raises BadInput.
+
+    Prints a note if a time without a date is taken as a time of yesterday.
+    """
+    now = datetime.now(UTC)
+    moment = None if at is None else read_moment(at, now)
+    span = read_span(since)
+    if at is not None and moment is not None and moment.date() != now.astimezone().date() and _is_clock(at):
+        remark(f"Note: {at} is taken as {moment.astimezone():%Y-%m-%d %H:%M:%S}: today's is still to come")
+    return moment, span
 
 
 def read_moment(text: str, now: datetime) -> datetime:
@@ -187,11 +202,3 @@ def read_span(since: str | None) -> timedelta | None:
         return None if since is None else read_duration(since)
     except ValueError as wrong:
         raise BadInput(f"--since: {wrong}") from None
-
-
-def _beginning(since: timedelta | None, until: datetime) -> datetime | None:
-    """Return the time from which records are shown; None = from the first record."""
-    try:
-        return None if since is None else until - since
-    except OverflowError:
-        return None
