@@ -7,10 +7,14 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from syncpod.api import client
 from syncpod.api.views.text import printable
 from syncpod.cli.console import first_few, program, remark
 from syncpod.cli.failure import BadInput
+from syncpod.cli.machine.settings import settings
+from syncpod.cli.machine.state_directory import other_server
 from syncpod.node.orphan_mark import why_orphaned
+from syncpod.settings.worker_record import read_worker_record, serving
 
 _NAMED: Final = 5
 """Maximum number of pods that are named in one note, or in one command."""
@@ -100,12 +104,6 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     leave out those that have workflows. Returns [] if neither source answers, or if this command uses another Temporal
     server than the worker, even at the same address.
     """
-    from syncpod.api import client
-    from syncpod.cli.machine.pods_at_rest import pods_at_rest
-    from syncpod.cli.machine.settings import settings
-    from syncpod.cli.machine.state_directory import other_server
-    from syncpod.settings.worker_record import read_worker_record, serving
-
     try:
         directory = settings().state_dir
     except BadInput:
@@ -117,6 +115,8 @@ def orphans_here(namespace: str | None, names: Sequence[str] = ()) -> list[dict[
     if other_server(directory):
         return []
     if lives is None:
+        from syncpod.cli.machine.pods_at_rest import pods_at_rest
+
         return pods_at_rest(directory, worker, namespace, names)
     told = client.listed(directory, "pods", namespace, names, {"orphans": "true"})
     pods = [] if told is None else [pod for pod in told["items"] if not names or pod["metadata"]["name"] in names]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from syncpod.api.client import steps_under_way
 from syncpod.cli.console import remark, say, terminal_width
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine.journaled_logs import lives_with_uid
-from syncpod.cli.machine.own_journal import last_sign, settled
+from syncpod.cli.machine.own_journal import last_sign, lives_with_uid, settled
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphan_notes import orphan_of
 from syncpod.cli.view.explanation import lines

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from syncpod.api.client import settle_journal
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.containers import chosen_container, note_default
+from syncpod.cli.machine.own_journal import lives_with_uid
 from syncpod.journal.reading import NoJournal, lives_of
 
 if TYPE_CHECKING:
@@ -93,18 +94,6 @@ def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, r
             if (records.life.uid, one.container, one.restart) == (uid, container, restart) and one.never_ran:
                 return one.message or one.reason
     return ""
-
-
-def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecords]:
-    """Return those of a name's lives that have this UID; "" = all. Raises Failure if none has it.
-
-    A static pod has the same uid in each of its lives.
-    """
-    chosen = [each for each in lives if uid in ("", each.life.uid)]
-    if lives and not chosen:
-        name, known = lives[-1].life.name, dict.fromkeys(each.life.uid for each in lives)
-        raise Failure(f'the journal has no life of pod "{name}" with the uid {uid}: it has {", ".join(known)}')
-    return chosen
 
 
 def _default_container(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from syncpod.api import client
 from syncpod.api.views.events import PodEvent, gone_events
+from syncpod.cli.failure import Failure
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import full_disk, memory_directory_of
@@ -31,6 +32,18 @@ def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecor
     except NoJournal:
         return None
     return lives[-1] if lives else None
+
+
+def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecords]:
+    """Return those of a name's lives that have this UID; "" = all. Raises Failure if none has it.
+
+    A static pod has the same uid in each of its lives.
+    """
+    chosen = [each for each in lives if uid in ("", each.life.uid)]
+    if lives and not chosen:
+        name, known = lives[-1].life.name, dict.fromkeys(each.life.uid for each in lives)
+        raise Failure(f'the journal has no life of pod "{name}" with the uid {uid}: it has {", ".join(known)}')
+    return chosen
 
 
 def missing(server: tuple[str, str], namespace: str, name: str) -> str:
