@@ -1,11 +1,11 @@
-"""The work of ``syncpod up``: start everything that pods need on this machine, and apply pods."""
+"""Checks what ``syncpod up`` is to start, starts the server, the runtime and the worker, and applies pods."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,16 @@ import typer
 from syncpod.api.views.pod_columns import HEADER
 from syncpod.cli import local_processes
 from syncpod.cli.actions.apply import apply_all
-from syncpod.cli.actions.up_checks import checked
+from syncpod.cli.actions.up_checks import checked, cluster_of
 from syncpod.cli.actions.up_texts import exports, how_to_go_on, not_followed, tell, tell_what_next, what_runs
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
-from syncpod.cli.input.manifests import Manifests
+from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.manifests import Manifests, admitted
 from syncpod.cli.machine.kept_logs import last_words
 from syncpod.cli.machine.object_apply import keep
 from syncpod.cli.machine.runtime_choice import choose
-from syncpod.cli.machine.settings import kept_settings, settings
+from syncpod.cli.machine.settings import kept_settings, path_setting, settings
 from syncpod.cli.orphans import notice
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.ephemeral_containers import without_known
@@ -43,59 +44,82 @@ if TYPE_CHECKING:
     from syncpod.settings.worker_record import WorkerRecord
 
 
-@contextlib.contextmanager
-def nothing_started() -> Iterator[None]:
-    """On Ctrl-C in the block, print that nothing was started, and exit."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        remark("\nNothing was started.")
-        raise typer.Exit(INTERRUPTED) from None
+@dataclass(frozen=True)
+class Kubeconfigs:
+    """The options that have the node join, use or leave a Kubernetes cluster."""
+
+    own: str
+    """The node's own kubeconfig, or where it is to be written; "" = not given."""
+    bootstrap: str
+    """The kubeconfig with which the node asks for its own; "" = not given."""
+    none: bool
+    """Whether the node leaves its cluster."""
 
 
-def checked_ports(server: int | None, ui_port: int | None, ui: bool, guard: bool) -> local_processes.Ports:
-    """Return the ports of the server and of its UI."""
-    return local_processes.Ports(server, ui_port, ui, guard)
+@dataclass(frozen=True)
+class UpRequest:
+    """The options of `up`."""
+
+    flags: Mapping[str, Any]
+    """The node's settings by their names in the table of settings, except the kubeconfig."""
+    cluster: Kubeconfigs
+    filenames: Sequence[str]
+    namespace: str
+    """The namespace of manifests that name none; "" = ``default``."""
+    ports: local_processes.Ports
+    timeout: str
+    """How long the pods may take, as given."""
+    embedded: bool
+    simulate: bool
 
 
-def read_settings(manifests: Manifests, guard: bool, **flags: Any) -> tuple[NodeSettings, WorkerRecord | None]:
-    """Return the node's checked settings, given flags, and the worker that served it then. Raises Failure, BadInput."""
-    here = settings(**flags)
-    worker = serving(here.state_dir)
-    return checked(here, manifests, memory_is_named=bool(flags["memory_dir"]), guard=guard), worker
+@dataclass(frozen=True)
+class CheckedStart:
+    """What is started, after all checks."""
+
+    wanted: UpRequest
+    flags: Mapping[str, Any]
+    """The flags of the request, with the kubeconfig."""
+    manifests: Manifests
+    patience: timedelta | None
+    here: NodeSettings
+    worker: WorkerRecord | None
+    """The worker that served the node when the settings were read."""
+    choice: Choice
 
 
-def chosen_runtime(here: NodeSettings, *, asked: str, embedded: bool, simulate: bool) -> Choice:
-    """Return the runtime to use. Raises Failure and BadInput."""
-    return choose(here, asked=asked, embedded=embedded, simulate=simulate)
+def checked_start(wanted: UpRequest) -> CheckedStart:
+    """Check the options against this machine, and join the cluster of a bootstrap kubeconfig; nothing is started yet.
+
+    Raises BadInput, and Failure.
+    """
+    manifests = admitted(wanted.filenames, wanted.namespace) if wanted.filenames else Manifests([], [])
+    given, cluster = wanted.flags, wanted.cluster
+    kubeconfig = cluster_of(cluster.bootstrap, cluster.own, given["node"], given["state_dir"])
+    flags = {**given, "kubeconfig": path_setting(kubeconfig, none=cluster.none)}
+    patience = read_timeout(wanted.timeout)
+    here, worker, choice = _read(wanted, flags, manifests)
+    return CheckedStart(wanted, flags, manifests, patience, here, worker, choice)
 
 
-def start_all(
-    read: Callable[[Manifests, bool], tuple[NodeSettings, WorkerRecord | None]],
-    choose: Callable[[NodeSettings], Choice],
-    manifests: Manifests,
-    patience: timedelta | None,
-    ports: local_processes.Ports,
-) -> None:
+def start_all(start: CheckedStart) -> None:
     """Start what does not run, apply the manifests, and print what to do next. Raises Failure.
 
     If another command has started the node's worker since the settings were read, they are read again, since those of
     the last start hold. On Ctrl-C, prints which processes are running, and exits.
     """
-    with nothing_started():
-        here, worker = read(manifests, ports.guard)
-        choice = choose(here)
+    here, manifests, ports = start.here, start.manifests, start.wanted.ports
     admissions = manifests.pods
     begun = False
     try:
         followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
         try:
-            server, running = _processes(here, choice, ports)
+            server, running = _processes(here, start.choice, ports)
         except Failure:
-            if serving(here.state_dir) == worker:
+            if serving(here.state_dir) == start.worker:
                 raise
-            here, _ = read(manifests, ports.guard)
-            server, running = _processes(here, choose(here), ports)
+            here, _, choice = _read(start.wanted, start.flags, manifests)
+            server, running = _processes(here, choice, ports)
         if not (server.started or running.started):
             remark("Everything runs already")
         tell(here, server, running)
@@ -107,7 +131,7 @@ def start_all(
             say()
         if admissions:
             begun = True
-            asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, patience))
+            asyncio.run(_bring_up(server.config, manifests, here, running.worker.node, start.patience))
         else:
             keep(manifests, here)
     except KeyboardInterrupt:
@@ -115,6 +139,20 @@ def start_all(
         remark("\n".join(["", *exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
     tell_what_next(here, server, admissions)
+
+
+def _read(
+    wanted: UpRequest, flags: Mapping[str, Any], manifests: Manifests
+) -> tuple[NodeSettings, WorkerRecord | None, Choice]:
+    """Return the node's checked settings, the worker that served it then, and the runtime to use.
+
+    Raises Failure and BadInput.
+    """
+    here = settings(**flags)
+    worker = serving(here.state_dir)
+    here = checked(here, manifests, memory_is_named=bool(flags["memory_dir"]), guard=wanted.ports.guard)
+    asked = flags["runtime_endpoint"]
+    return here, worker, choose(here, asked=asked, embedded=wanted.embedded, simulate=wanted.simulate)
 
 
 def _processes(
@@ -128,6 +166,7 @@ def _processes(
 async def _bring_up(
     config: ClientConnectConfig, manifests: Manifests, here: NodeSettings, node: str, patience: timedelta | None
 ) -> None:
+    """Apply the manifests, wait until their pods have settled, and print the pods. Raises Failure."""
     client = await session.connect(config, here.state_dir)
     try:
         pods = await without_known(client, manifests.pods)

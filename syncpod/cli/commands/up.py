@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import contextlib
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 
-from syncpod.cli.actions.up_checks import cluster_of
-from syncpod.cli.input.arguments import read_timeout
-from syncpod.cli.input.manifests import Manifests, admitted
+from syncpod.cli.console import remark
+from syncpod.cli.failure import INTERRUPTED
 from syncpod.cli.input.options import (
     Filenames,
     ManifestNamespace,
@@ -22,10 +21,7 @@ from syncpod.cli.input.options import (
     StateDir,
     Timeout,
 )
-
-if TYPE_CHECKING:
-    pass
-
+from syncpod.cli.machine.settings import path_setting
 
 RuntimeEndpoint = Annotated[
     str,
@@ -209,36 +205,31 @@ def up(
     command returns when the pods are ready or have finished. Without --timeout it does not wait for an image that
     cannot be pulled: it ends with exit code 1 and the reason, and the node goes on trying.
     """
-    from syncpod.cli.actions.up import checked_ports, chosen_runtime, nothing_started, read_settings, start_all
+    flags: dict[str, Any] = {
+        "node": node, "state_dir": state_dir, "memory_dir": memory_dir, "runtime_endpoint": runtime_endpoint,
+        "manifest_dir": path_setting(manifests_dir, none=no_manifests), "node_labels": node_labels,
+        "pod_max_pids": pod_max_pids, "adopt_cluster": adopt_cluster, "keep_secrets": keep_secrets or None,
+        "encrypt": encrypt or None, "metrics_address": metrics_address, "journal_age": journal_age,
+        "journal_size": journal_size,
+    }  # fmt: skip
+    with _nothing_started():
+        from syncpod.cli.actions.up import Kubeconfigs, UpRequest, checked_start, start_all
+        from syncpod.cli.local_processes import Ports
 
-    with nothing_started():
-        made = _manifests(filename, namespace)
-        read = partial(
-            read_settings,
-            node=node,
-            state_dir=state_dir,
-            memory_dir=memory_dir,
-            runtime_endpoint=runtime_endpoint,
-            manifest_dir=_path_setting(manifests_dir, none=no_manifests),
-            kubeconfig=_path_setting(cluster_of(bootstrap_kubeconfig, kubeconfig, node, state_dir), none=no_kubeconfig),
-            node_labels=node_labels,
-            pod_max_pids=pod_max_pids,
-            adopt_cluster=adopt_cluster,
-            keep_secrets=keep_secrets or None,
-            encrypt=encrypt or None,
-            metrics_address=metrics_address,
-            journal_age=journal_age,
-            journal_size=journal_size,
+        cluster = Kubeconfigs(kubeconfig, bootstrap_kubeconfig, none=no_kubeconfig)
+        ports = Ports(port, ui_port, ui, guard)
+        wanted = UpRequest(
+            flags, cluster, filename or [], namespace, ports, timeout, embedded=embedded, simulate=simulate
         )
-    choose = partial(chosen_runtime, asked=runtime_endpoint, embedded=embedded, simulate=simulate)
-    start_all(read, choose, made, read_timeout(timeout), checked_ports(port, ui_port, ui, guard))
+        start = checked_start(wanted)
+    start_all(start)
 
 
-def _path_setting(path: str, *, none: bool) -> str | None:
-    """Return a path's setting: the absolute path, "" with `none` (unset it), or None without a path (keep it)."""
-    return "" if none else str(Path(path).absolute()) if path else None
-
-
-def _manifests(filename: list[str] | None, namespace: str) -> Manifests:
-    """Return the admitted manifests. Raises BadInput."""
-    return admitted(filename, namespace) if filename else Manifests([], [])
+@contextlib.contextmanager
+def _nothing_started() -> Iterator[None]:
+    """On Ctrl-C in the block, print that nothing was started, and exit."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        remark("\nNothing was started.")
+        raise typer.Exit(INTERRUPTED) from None

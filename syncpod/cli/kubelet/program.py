@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import NoReturn
 
 from syncpod.cli.failure import BAD_INPUT, Failure
+from syncpod.kernel.early_listening import listen_first
 
 _USAGE = """usage: syncpod-kubelet [--config FILE] [--kubeconfig FILE] [--FLAG=VALUE ...]
 
@@ -32,10 +31,6 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Become the node's worker; if that fails, print the reasons and return the exit code."""
-    from syncpod.cli.kubelet.doors import early_ports
-    from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
-    from syncpod.kernel.early_listening import listen_first
-
     if "--version" in arguments or "--version=true" in arguments:
         from syncpod.kubernetes.node import kubelet_version
 
@@ -46,6 +41,10 @@ def run(arguments: list[str]) -> int:
 
         sys.stdout.write(_USAGE + "".join(f"  --{name}\n" for name in flags()))
         return 0
+
+    from syncpod.cli.kubelet.doors import early_ports
+    from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
+
     try:
         given = read(arguments)
         listen_first(early_ports(given))  # before the slow imports
@@ -59,49 +58,14 @@ def run(arguments: list[str]) -> int:
         sys.stderr.write(f"syncpod-kubelet: {error.filename}: {error.strerror}\n")
         return BAD_INPUT
     sys.stderr.writelines(f"syncpod-kubelet: warning: {each}\n" for each in start.warnings)
+
+    from syncpod.cli.kubelet.worker_start import become_worker
+
     try:
-        _become_the_worker(start.variables, start.log_level, start.bootstrap)
+        become_worker(start)
     except Failure as failure:
         sys.stderr.write(f"syncpod-kubelet: {failure}\n")
         return failure.code
-
-
-def _become_the_worker(variables: Mapping[str, str], log_level: str, bootstrap: str) -> NoReturn:
-    """Start the Temporal server if it does not run, and replace this process by the worker. Raises Failure.
-
-    A node that has no certificate of its cluster yet joins it first.
-    """
-    from syncpod.cli.kubelet.doors import ALWAYS, PODS_API, link_sockets
-    from syncpod.cli.local_processes import start_server
-    from syncpod.cli.machine.checked_node import require_valid
-    from syncpod.cli.machine.cluster_join import joined
-    from syncpod.cli.machine.processes import run_in_place
-    from syncpod.cli.machine.settings import kept_settings, settings
-    from syncpod.cli.machine.worker_process import worker_program
-    from syncpod.kernel.early_listening import hand_over
-    from syncpod.settings import variables as v
-    from syncpod.settings.kept import beneath
-    from syncpod.settings.table import as_arguments
-
-    state_dir = variables[v.STATE_DIR]
-    Path(state_dir).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    os.environ.update({name: text for name, text in variables.items() if text})
-    here = settings(state_dir=state_dir)
-    require_valid(here)
-    sockets = (*ALWAYS, PODS_API) if variables.get(v.PODS_API) == "true" else ALWAYS
-    for warning in link_sockets(Path(state_dir).parent, Path(state_dir), sockets):
-        sys.stderr.write(f"syncpod-kubelet: warning: {warning}\n")
-    if bootstrap:
-        joined(here, Path(bootstrap), at=here.kubeconfig)
-    server = start_server(here)
-    otherwise = beneath(kept_settings(Path(state_dir)).variables, os.environ)
-    arguments = as_arguments(variables, otherwise)
-    command = [sys.executable, str(worker_program()), "--state-dir", state_dir, *arguments]
-    if server.own is not None:
-        command.append("--adopt-cluster")  # the server's database may be new, but the node is the same
-    command += ["--log-level", log_level]
-    address = {"TEMPORAL_ADDRESS": server.config["target_host"]}
-    run_in_place(command, {**os.environ, **address, **hand_over()})
 
 
 if __name__ == "__main__":

@@ -27,6 +27,11 @@ def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str |
         raise BadInput(str(wrong)) from None
 
 
+def path_setting(path: str, *, none: bool) -> str | None:
+    """Return a path's setting: the absolute path, "" with `none` (unset it), or None without a path (keep it)."""
+    return "" if none else str(Path(path).absolute()) if path else None
+
+
 def kept_settings(state_dir: Path) -> KeptSettings:
     """Return the settings with which the node of a state directory was last started. Raises BadInput."""
     try:
