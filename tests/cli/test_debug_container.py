@@ -25,7 +25,6 @@ from syncpod.cli.actions.debug_container import (
 )
 from syncpod.cli.failure import FAILED, BadInput, Failure
 from syncpod.cri.client import CriClient
-from syncpod.node import log_reading
 from syncpod.pod import ContainerStatus, Pod, PodStatus, admit_pod, pod_to_wire
 from tests.cli.manifests import manifest
 
@@ -279,7 +278,7 @@ async def test_an_unreadable_log_after_the_container_has_joined_is_a_failure_and
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         yield
 
-    monkeypatch.setattr(log_reading, "read_log", read_log)
+    monkeypatch.setattr(attached_container, "read_log", read_log)
     with pytest.raises(Failure, match=r"^/var/log/pods/look/0\.log: permission denied; run as root$") as failed:
         await attached_container._follow(cast("CriClient", Runtime()), "id")
     assert failed.value.code == FAILED

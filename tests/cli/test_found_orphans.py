@@ -16,11 +16,12 @@ from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 
 from syncpod.agent.takeover.search_attributes import register_search_attributes
+from syncpod.cli.actions import adopt
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphans import adoption, found_orphans, notice
 from syncpod.cli.orphans.found_orphans import FoundOrphan, Here, Standing, standing_of, taken, told_apart
 from syncpod.cli.orphans.from_manifest import record_from
-from syncpod.cli.temporal import pod_apply, pod_reads
+from syncpod.cli.temporal import pod_reads
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
@@ -173,11 +174,11 @@ async def test_adoptions_are_limited_in_parallel_and_ask_the_server_once(
         await asyncio.sleep(0)
         under_way -= 1
 
-    monkeypatch.setattr(found_orphans, "here", lambda: place)
-    monkeypatch.setattr(found_orphans, "chosen", chosen)
-    monkeypatch.setattr(pod_apply, "has_search_attributes", has_search_attributes)
-    monkeypatch.setattr(adoption, "start_for", start_for)
-    monkeypatch.setattr(adoption, "until_adopted", until_adopted)
+    monkeypatch.setattr(adopt, "here", lambda: place)
+    monkeypatch.setattr(adopt, "chosen", chosen)
+    monkeypatch.setattr(adopt, "has_search_attributes", has_search_attributes)
+    monkeypatch.setattr(adopt, "start_for", start_for)
+    monkeypatch.setattr(adopt, "until_adopted", until_adopted)
     done = await syncpod("adopt", "--all")
     assert (done.code, done.out.count("adopted; running: c-u")) == (0, 30), done.err
     assert (started, asked, most) == ([True] * 30, 1, 8)
@@ -193,8 +194,8 @@ async def test_what_a_deletion_has_left_is_no_pod_to_adopt(
     async def chosen(*_: object, **__: object) -> Any:
         return [ended], ()
 
-    monkeypatch.setattr(found_orphans, "here", lambda: place)
-    monkeypatch.setattr(found_orphans, "chosen", chosen)
+    monkeypatch.setattr(adopt, "here", lambda: place)
+    monkeypatch.setattr(adopt, "chosen", chosen)
     done = await syncpod("adopt", "--all")
     assert (done.code, done.out, done.err) == (0, "", "No pods without a workflow\n")
     named = await syncpod("adopt", "cat")
@@ -209,8 +210,8 @@ async def test_a_pod_that_has_got_a_workflow_meanwhile_fails_an_adoption_by_name
     async def chosen(*_: object, **__: object) -> Any:
         return [replace(orphan("u1", "none"), record=record)], ()
 
-    monkeypatch.setattr(found_orphans, "here", lambda: place)
-    monkeypatch.setattr(found_orphans, "chosen", chosen)
+    monkeypatch.setattr(adopt, "here", lambda: place)
+    monkeypatch.setattr(adopt, "chosen", chosen)
     await adoption.start_for(client, "nobody", record, has_attributes=False)
     named = await syncpod("adopt", "cat")
     assert (named.code, named.err.endswith("once a worker serves this node again (`syncpod up`)\n")) == (1, True), named

@@ -9,7 +9,6 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli.orphans import notice
-from syncpod.cli.temporal import pods
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
 from syncpod.lifecycle.observed import SandboxState
 from syncpod.settings.worker_record import WorkerRecord
@@ -42,7 +41,7 @@ def _without_a_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(*_: Any) -> str:
         return "none"
 
-    monkeypatch.setattr(pods, "list_recorded", nothing)
+    monkeypatch.setattr(notice, "list_recorded", nothing)
     monkeypatch.setattr(notice, "standing_of", none)
 
 

@@ -482,7 +482,7 @@ def test_ctrl_c_in_the_first_moment_says_that_nothing_was_started(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("syncpod.cli.machine.units_of_node.require_not_installed", interrupted)
+    monkeypatch.setattr("syncpod.cli.actions.up_checks.require_not_installed", interrupted)
     monkeypatch.setattr("syncpod.cli.machine.units_of_node.require_fleet_not_installed", interrupted)
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
     assert run(command) == 130

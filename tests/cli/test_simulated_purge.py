@@ -14,12 +14,12 @@ from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.kept_intent import keep_intent
 from syncpod.cli.commands.down import down
 from syncpod.cli.failure import Failure
+from syncpod.cli.machine import purge
 from syncpod.cli.machine.purge import purge
 from syncpod.cli.machine.state_directory import MARK, prepare
 from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import Intent
-from syncpod.node import pod_cgroups
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.membership import membership_file
 from syncpod.settings.variables import CGROUP_PARENT, NODE
@@ -69,7 +69,7 @@ def test_a_purge_that_could_not_remove_cgroups_is_repeated_with_the_same_setting
         if len(tried) == 1:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), "/sys/fs/cgroup/purged-pods")
 
-    monkeypatch.setattr(pod_cgroups, "remove_left_tiers", remove)
+    monkeypatch.setattr(purge, "remove_left_tiers", remove)
     monkeypatch.setenv("SYNCPOD_MEMORY_DIR", str(tmp_path / "memory"))
     purged = partial(down, str(state), "", False, True, "0")
     with pytest.raises(Failure, match="the cgroups above the pods cannot be removed: /sys/fs/cgroup/purged-pods"):

@@ -111,17 +111,9 @@ def debug(
     from syncpod.cli.actions.debug_container import CopyRequest, DebugRequest, images_of
 
     wanted = DebugRequest(
-        image=image,
-        name=container,
-        target=target,
-        command=tuple(command or ()),
-        arguments_only=arguments_only,
-        env=tuple(env or ()),
-        pull_policy=image_pull_policy,
-        profile=profile,
-        stdin=stdin,
-        tty=tty,
-    )
+        image=image, name=container, target=target, command=tuple(command or ()), arguments_only=arguments_only,
+        env=tuple(env or ()), pull_policy=image_pull_policy, profile=profile, stdin=stdin, tty=tty,
+    )  # fmt: skip
     probes = {"livenessProbe": keep_liveness, "readinessProbe": keep_readiness, "startupProbe": keep_startup}
     kept = {"labels": keep_labels, "annotations": keep_annotations, **probes}
     copy = CopyRequest(
