@@ -483,7 +483,7 @@ def test_ctrl_c_in_the_first_moment_says_that_nothing_was_started(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("syncpod.cli.actions.up_checks.require_not_installed", interrupted)
-    monkeypatch.setattr("syncpod.cli.machine.units_of_node.require_fleet_not_installed", interrupted)
+    monkeypatch.setattr("syncpod.cli.actions.fleet_up.require_fleet_not_installed", interrupted)
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
     assert run(command) == 130
     assert capsys.readouterr().err.startswith("\nNothing was ")

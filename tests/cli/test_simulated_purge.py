@@ -14,7 +14,6 @@ from syncpod.agent.fleet.contact import Contact
 from syncpod.agent.fleet.kept_intent import keep_intent
 from syncpod.cli.commands.down import down
 from syncpod.cli.failure import Failure
-from syncpod.cli.machine import purge
 from syncpod.cli.machine.purge import purge
 from syncpod.cli.machine.state_directory import MARK, prepare
 from syncpod.gate.authority import now, open_fleet
@@ -69,7 +68,7 @@ def test_a_purge_that_could_not_remove_cgroups_is_repeated_with_the_same_setting
         if len(tried) == 1:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), "/sys/fs/cgroup/purged-pods")
 
-    monkeypatch.setattr(purge, "remove_left_tiers", remove)
+    monkeypatch.setattr("syncpod.cli.machine.purge.remove_left_tiers", remove)
     monkeypatch.setenv("SYNCPOD_MEMORY_DIR", str(tmp_path / "memory"))
     purged = partial(down, str(state), "", False, True, "0")
     with pytest.raises(Failure, match="the cgroups above the pods cannot be removed: /sys/fs/cgroup/purged-pods"):
