@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Final
 
 import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
-from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Thing, read_request
+from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, read_request
 from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
@@ -63,12 +64,15 @@ def delete(
     count as gone at once, which is meant for nodes that never come back. If such a node still runs, its pods run on
     beside their replacements.
     """
-    from syncpod.cli.input.fleet_manifests import named_in
+    in_files = None
+    if filename:
+        from syncpod.cli.input.fleet_manifests import named_in
 
+        in_files = partial(named_in, filename, namespace)
     request = read_request(
         what or [],
         _named_things(what or []),
-        (lambda: [Thing(*each) for each in named_in(filename, namespace)]) if filename else None,
+        in_files,
         others=f"`syncpod fleet delete pods {{flag}}`, or {_PLURALS}, configmaps, or secrets",
         namespace=namespace,
         all_namespaces=all_namespaces,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.input.manifest_files import texts
 from syncpod.fleet.workload_traits import POD, TEMPLATED, one_of
 from syncpod.fleet.workloads import admit_workload
@@ -51,13 +52,13 @@ def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
     return found
 
 
-def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str]]:
-    """Return kind, namespace and name of each document of all sources, each once, without checking the rest.
+def named_in(sources: Sequence[str], namespace: str) -> list[Thing]:
+    """Return the object of each document of all sources, each once, without checking the rest.
 
     `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem.
     """
     problems: list[str] = []
-    found: list[tuple[str, str, str]] = []
+    found: list[Thing] = []
     for source, number, document in _documents(sources, problems):
         where = _place(source, number, document)
         kind, wrong = _kind_of(document)
@@ -68,7 +69,7 @@ def named_in(sources: Sequence[str], namespace: str) -> list[tuple[str, str, str
         if wrong or not isinstance(meta, dict) or not isinstance(name, str) or not name:
             problems.append(f"{where}: {wrong or 'metadata.name: required'}")
             continue
-        found.append((kind, str(meta["namespace"]), name))
+        found.append(Thing(kind, str(meta["namespace"]), name))
     if problems:
         raise BadInput("\n".join(problems))
     if not found:
