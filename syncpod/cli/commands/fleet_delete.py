@@ -28,6 +28,13 @@ from syncpod.cli.input.options import (
 )
 from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 
+Force = Annotated[
+    bool, typer.Option("--force", help="Count pods as gone even if an unreachable node may still run them.")
+]
+OnlyOnNode = Annotated[
+    str, typer.Option("--node", metavar="NODE", help="Delete pods only there.", show_default="all nodes")
+]
+
 _KNOWN: Final = one_of((*(each.lower() for each in TEMPLATED), "pod", "configmap", "secret"))
 _PLURALS: Final = ", ".join(KINDS[each].words[1] for each in TEMPLATED)
 
@@ -39,12 +46,8 @@ def delete(
     everything: AllOfKind = False,
     namespace: ManifestNamespace = "",
     all_namespaces: AllNamespaces = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Count pods as gone even if an unreachable node may still run them.")
-    ] = False,
-    node: Annotated[
-        str, typer.Option("--node", metavar="NODE", help="Delete pods only there.", show_default="all nodes")
-    ] = "",
+    force: Force = False,
+    node: OnlyOnNode = "",
     wait: UntilGone = True,
     timeout: Timeout = "0",
     ignore_not_found: IgnoreNotFound = False,
