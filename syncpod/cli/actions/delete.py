@@ -1,45 +1,32 @@
-"""Deletes pods of nodes without a fleet, and this machine's ConfigMaps and Secrets."""
+"""Deletes pods of nodes without a fleet, and beside them this machine's ConfigMaps and Secrets."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from syncpod.cli import deletion
-from syncpod.cli.console import remark
+from syncpod.cli.actions.delete_objects import delete_objects
 from syncpod.cli.failure import Failure, together
-from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Thing
-from syncpod.cli.input.kind_words import OBJECTS
-from syncpod.cli.input.manifests import named_in
-from syncpod.cli.machine.own_objects import OwnObjects
+from syncpod.cli.input.deletion_request import Deleting, DeletionRequest
 from syncpod.cli.orphans.forced_deletion import leave_order
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.own_pods import OwnPods
 
 
-def delete_things(request: DeletionRequest, how: Deleting, grace: int | None = None) -> None:
-    """Delete pods with `grace` seconds, None = each pod's own grace period, and then ConfigMaps and Secrets.
+def delete_things(request: DeletionRequest, how: Deleting, grace: int | None = None) -> int:
+    """Delete the requested pods, then the ConfigMaps and Secrets, and return the number of all.
 
-    Prints a note if there were none. A failed deletion does not stop the others. Raises Failure.
+    Pods get `grace` seconds; None = each pod's own grace period. A failed deletion does not stop the others. Raises
+    Failure, as `deletion.delete` does.
     """
-    pods, objects = request.of(["Pod"]), request.of(list(OBJECTS.values()))
 
     def delete_pods() -> int:
+        pods = request.of(["Pod"])
         return session.run(lambda client: deletion.delete(OwnPods(client, how, grace, leave_order), pods, how))
 
-    def delete_objects() -> int:
-        return asyncio.run(deletion.delete(OwnObjects(), objects, how))
-
-    deeds = [delete_pods] if pods.kinds else []
-    deeds += [delete_objects] if objects.kinds else []
-    if not _do_all(deeds):
-        remark("No resources found")
-
-
-def things_in_manifests(filename: Sequence[str], namespace: str) -> list[Thing]:
-    """Return the pods, ConfigMaps and Secrets that the manifests name. Raises BadInput."""
-    pods, objects = named_in(filename, namespace)
-    return [Thing("Pod", *pod) for pod in pods] + [Thing(each.kind, each.namespace, each.name) for each in objects]
+    if request.kinds == ["Pod"]:
+        return delete_pods()
+    return _do_all([delete_pods, lambda: delete_objects(request, how)])
 
 
 def _do_all(deeds: Sequence[Callable[[], int]]) -> int:

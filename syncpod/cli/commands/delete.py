@@ -60,7 +60,7 @@ def delete(
     """
     of_files = None
     if filename:
-        from syncpod.cli.actions.delete import things_in_manifests
+        from syncpod.cli.actions.delete_objects import things_in_manifests
 
         of_files = partial(things_in_manifests, filename, namespace)
     request = read_request(
@@ -83,9 +83,16 @@ def delete(
         ignore_not_found=ignore_not_found,
     )
     grace = _grace(grace_period, now=now, force=force)
-    from syncpod.cli.actions.delete import delete_things
+    if "Pod" in request.kinds:
+        from syncpod.cli.actions.delete import delete_things
 
-    delete_things(request, how, grace)
+        number = delete_things(request, how, grace)
+    else:
+        from syncpod.cli.actions.delete_objects import delete_objects
+
+        number = delete_objects(request, how)
+    if not number:
+        remark("No resources found")
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:

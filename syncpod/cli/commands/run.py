@@ -97,14 +97,19 @@ def run(
         **streams,
     }
     document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
-    from syncpod.cli.actions.run import print_new, run_attached, run_detached
+    from syncpod.cli.actions.new_pod import checked_pod, print_new
 
+    manifests = checked_pod(document)
     if dry_run == "client":
         print_new(document, output)
     elif is_attached:
-        raise typer.Exit(run_attached(document, node, remove=remove))
+        from syncpod.cli.actions.run import run_attached
+
+        raise typer.Exit(run_attached(manifests, node, remove=remove))
     else:
-        run_detached(document, node, read_timeout(timeout), wait=wait)
+        from syncpod.cli.actions.create import create_manifests
+
+        create_manifests(manifests, node, read_timeout(timeout), wait=wait)
 
 
 def _document(
