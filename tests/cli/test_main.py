@@ -59,6 +59,24 @@ def test_texts_are_parsed_without_pydantic() -> None:
     assert start.heavy == set()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "web", "--image", "busybox", "--dry-run=client"),
+        ("create", "configmap", "settings", "--from-literal", "a=b"),
+        ("delete", "configmap", "settings"),
+        ("delete", "-f", "settings.yaml"),
+    ],
+    ids=" ".join,
+)
+def test_what_needs_no_server_loads_no_module_that_reaches_one(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    start = started(*words, SYNCPOD_STATE_DIR=str(tmp_path), SYNCPOD_MEMORY_DIR=str(tmp_path))
+    assert "temporalio" not in start.heavy, (start.out, start.err)
+
+
 def test_every_command_has_help_that_fits_a_line() -> None:
     _, heading, listed = program("--help", environ={"COLUMNS": "80"}).out.partition("\nPods:\n")
     assert heading and not [line for line in listed.splitlines() if line.startswith("   ")]

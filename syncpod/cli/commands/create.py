@@ -65,10 +65,11 @@ def create(
         return
     if not filename:
         raise BadInput("name a manifest with -f FILE, or a kind: configmap, secret")
-    from syncpod.cli.actions.create import create_manifests, try_creation
     from syncpod.cli.input.manifests import admitted
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    from syncpod.cli.actions.create import create_manifests, try_creation
+
     if mark:
         try_creation(manifests, node, mark, asks=dry_run == "server")
     else:

@@ -41,8 +41,9 @@ def plan(
 
         plan_existing(namespace or "default", names, output)
         return
-    from syncpod.cli.actions.plan import plan_manifests
     from syncpod.cli.input.manifests import admitted
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    from syncpod.cli.actions.plan import plan_manifests
+
     plan_manifests(manifests, node, output)
