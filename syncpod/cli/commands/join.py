@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from syncpod.cli.console import remark, say
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import BadInput
 from syncpod.cli.input.options import StateDir
-from syncpod.kernel.os_errors import sentence_of, why_of
-from syncpod.settings.values import SettingsInvalid
-
-if TYPE_CHECKING:
-    pass
+from syncpod.cli.machine.settings import settings
 
 
 def join(
@@ -40,48 +35,18 @@ def join(
     -it`, `attach` and `port-forward`. Give an address that the fleet's machine can reach; 0.0.0.0 stands for all
     addresses of the node. A node that already belongs to a fleet can change the address without FILE.
     """
-    from syncpod.cli.actions.join import (
-        given_invitation,
-        listen_address,
-        node_settings,
-        present_invitation,
-        require_this_nodes,
-        require_usable,
-        say_joined,
-    )
-    from syncpod.cli.machine.state_directory import prepare
-    from syncpod.settings.membership import keep_listening, keep_membership, read_listening
-    from syncpod.settings.worker_record import serving
-
-    here = node_settings(state_dir)
+    here = settings(state_dir=state_dir)
+    if here.kubeconfig is not None:
+        raise BadInput(
+            f"this node is part of the Kubernetes cluster of {here.kubeconfig}, so it cannot be part of a fleet: "
+            "see `syncpod up --no-kubeconfig`"
+        )
     if not invitation and not listen:
         raise BadInput("name the file that `syncpod fleet invite` has written, or where to --listen")
-    try:
-        invited = given_invitation(invitation) if invitation else None
-        before = present_invitation(here.state_dir, replaced=invited is not None)
-        listened = read_listening(here.state_dir)
-    except (SettingsInvalid, OSError) as wrong:
-        raise BadInput(sentence_of(wrong)) from None
-    invited = invited or before
-    if invited is None:
-        raise BadInput("--listen: this node belongs to no fleet yet: name the file of its invitation too")
-    worker = serving(here.state_dir)
-    node = worker.node if worker is not None else here.node
-    require_this_nodes(invitation, invited, node, before)
-    require_usable(invitation, invited)
-    where = listen_address(listen, listened)
-    prepare(here.state_dir)
-    try:
-        keep_listening(here.state_dir, where)
-        keep_membership(here.state_dir, invited)
-    except OSError as error:
-        raise Failure(f"the invitation cannot be kept in {here.state_dir}: {why_of(error)}") from None
-    if invitation:
-        say_joined(here.state_dir, invited)
-    if where or listened:
-        say(f"node/{node} listens at {where} for the fleet's machine" if where else f"node/{node} does not listen")
-    if worker is None:
-        remark("no worker serves this node yet: `syncpod up` starts one")
+
+    from syncpod.cli.actions.join import join_fleet
+
+    join_fleet(here, invitation, listen)
 
 
 def leave(state_dir: StateDir = "") -> None:
@@ -89,21 +54,8 @@ def leave(state_dir: StateDir = "") -> None:
 
     The fleet's pods keep running. They end when the node joins another fleet, which has its own list.
     """
-    from syncpod.cli.machine.settings import settings
-    from syncpod.settings.membership import forget_membership, read_membership
-
     here = settings(state_dir=state_dir)
-    try:
-        before = read_membership(here.state_dir)
-    except SettingsInvalid as wrong:
-        remark(f"the invitation is removed, though it could not be read: {wrong}")
-        before = None
-    else:
-        if before is None:
-            remark("this node belongs to no fleet")
-    try:
-        forget_membership(here.state_dir)
-    except OSError as error:
-        raise Failure(f"{here.state_dir}: {why_of(error)}") from None
-    if before is not None:
-        say(f"node/{before.node} left fleet {before.fleet}")
+
+    from syncpod.cli.actions.leave import leave_fleet
+
+    leave_fleet(here.state_dir)
