@@ -35,9 +35,9 @@ def runtime(
         raise BadInput(f"--socket: {socket!r} must be an absolute path")
     directory = settings(state_dir=state_dir).state_dir
 
-    from syncpod.cli.machine.runtime_process import become
+    from syncpod.cli.machine import runtime_process
 
-    become(directory, path, simulated=simulate, environ=os.environ)
+    runtime_process.become(directory, path, simulated=simulate, environ=os.environ)
 
 
 def load(
