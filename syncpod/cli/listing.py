@@ -266,7 +266,6 @@ class ListingPrinter:
     def _in_order(self, rows: Sequence[Row]) -> Sequence[Row]:
         if self.form.order is None:
             return rows
-
         return in_order(rows, self.form.order, lambda row: row.document)
 
     def _steady(self, found: FoundObjects, row: Row) -> object:

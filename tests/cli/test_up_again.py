@@ -143,6 +143,24 @@ def test_a_pod_is_described_without_the_temporal_sdk_and_the_models(syncpod: Run
     assert (nobodys.code, nobodys.err) == (1, 'syncpod: pods "dog" not found in namespace default\n')
 
 
+@pytest.mark.parametrize(
+    ("words", "most"),
+    [
+        (("explain", "cat"), set()),
+        (("explain", "cat", "--start"), set()),
+        (("explain", "node"), set()),
+        (("tree",), {"pydantic"}),
+        (("node",), {"pydantic"}),
+    ],
+)
+def test_a_node_that_is_served_is_explained_and_drawn_without_the_temporal_sdk(
+    syncpod: Run, environ: dict[str, str], words: tuple[str, ...], most: set[str]
+) -> None:
+    """Only a pod or a node without a worker or a workflow has the server asked."""
+    start = started(*words, **environ)
+    assert start.code == 0 and start.heavy <= most, start.err
+
+
 def test_get_says_at_once_that_a_pod_does_not_exist(syncpod: Run, environ: dict[str, str]) -> None:
     start = started("get", "pod", "cat", "dog", **environ)
     assert (start.code, start.heavy) == (1, set())

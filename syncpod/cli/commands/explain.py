@@ -81,9 +81,9 @@ def explain(
     OTEL_TRACES_EXPORTER=console. With --placement it shows for each node of the fleet that this machine commands
     whether the pod may be there, as `fleet explain --placement` does.
     """
-    told = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
-    told |= {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
-    flags = [flag for flag, is_given in told.items() if is_given]
+    given = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
+    given |= {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
+    flags = [flag for flag, is_given in given.items() if is_given]
     if placement:
         from syncpod.cli.actions.explain_placement import explain_placement
 
