@@ -13,6 +13,7 @@ import pytest
 
 from syncpod.checked_settings import labels, require_valid
 from syncpod.cli.failure import BadInput
+from syncpod.cli.machine import checked_node
 from syncpod.cli.machine import settings as command
 from syncpod.node.host import require_own_addresses
 from syncpod.settings import directories
@@ -437,10 +438,10 @@ def test_a_command_refuses_whatever_the_worker_would_refuse(
 ) -> None:
     """So `up` starts no server and no runtime for a worker that cannot serve."""
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
-    command.require_valid(command.settings())
+    checked_node.require_valid(command.settings())
     monkeypatch.setenv(name, text)
     with pytest.raises(BadInput, match=name):
-        command.require_valid(command.settings())
+        checked_node.require_valid(command.settings())
 
 
 # --- what is kept of the last start -----------------------------------------------------------------------------------
