@@ -54,10 +54,10 @@ def wait_for_selected(
 
 def pods_in_manifests(filename: Sequence[str], namespace: str) -> list[tuple[str, str]]:
     """Return namespace and name of each pod in the manifests. Raises BadInput, also if there is none."""
-    pods, _ = named_in(filename, namespace)
+    pods = [each for each in named_in(filename, namespace) if each.kind == "Pod"]
     if not pods:
         raise BadInput(f"{', '.join(filename)}: no pod in it")
-    return pods
+    return [(each.namespace, each.name) for each in pods]
 
 
 async def _until_all(

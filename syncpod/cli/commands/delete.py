@@ -58,15 +58,15 @@ def delete(
 
     After five seconds the command prints on standard error what each pod waits for.
     """
-    of_files = None
+    in_files = None
     if filename:
-        from syncpod.cli.actions.delete_objects import things_in_manifests
+        from syncpod.cli.input.manifests import named_in
 
-        of_files = partial(things_in_manifests, filename, namespace)
+        in_files = partial(named_in, filename, namespace)
     request = read_request(
         what or [],
         dict(named(what or []).items()),
-        of_files,
+        in_files,
         others="`syncpod delete pods {flag}`, or configmaps, or secrets",
         namespace=namespace,
         all_namespaces=all_namespaces,

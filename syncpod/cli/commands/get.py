@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, with_likely_kind
+from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.input.options import (
     AllNamespaces,
     FieldConditions,
@@ -23,9 +23,6 @@ from syncpod.cli.input.options import (
 )
 from syncpod.cli.listing import Listed, read_form
 from syncpod.cli.streams import interrupts
-
-if TYPE_CHECKING:
-    from syncpod.objects import ObjectRef
 
 
 def get(
@@ -55,7 +52,7 @@ def get(
             raise BadInput("name what to list, or give its manifest with -f, not both")
         from syncpod.cli.input.manifests import named_in
 
-        what, namespace = _words_of(*named_in(filename, namespace))
+        what, namespace = _words_of(named_in(filename, namespace))
     things = _things(what or [])
     form = read_form(
         things,
@@ -88,10 +85,9 @@ def _things(words: Sequence[str]) -> Mapping[Listed, Sequence[str]]:
     return {"Node": nodes} if nodes is not None else dict(named(words).items())
 
 
-def _words_of(pods: Sequence[tuple[str, str]], objects: Sequence[ObjectRef]) -> tuple[list[str], str]:
-    """Return the words that name these objects, and their namespace. Raises BadInput for several namespaces."""
-    namespaces = {each for each, _ in pods} | {each.namespace for each in objects}
+def _words_of(things: Sequence[Thing]) -> tuple[list[str], str]:
+    """Return the words that name these things, and their namespace. Raises BadInput for several namespaces."""
+    namespaces = {each.namespace for each in things}
     if len(namespaces) > 1:
         raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
-    words = [f"pod/{name}" for _, name in pods] + [f"{each.kind.lower()}/{each.name}" for each in objects]
-    return words, next(iter(namespaces), "default")
+    return [f"{each.kind.lower()}/{each.name}" for each in things], next(iter(namespaces), "default")

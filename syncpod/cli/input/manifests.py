@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
+from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.input.manifest_files import texts
 from syncpod.cli.standard_streams import STDIN
 from syncpod.objects import admit_object, ref_of
@@ -16,7 +17,7 @@ from syncpod.pod.problems import in_ascii, lines
 from syncpod.pod.validation.metadata import check_name
 
 if TYPE_CHECKING:
-    from syncpod.objects import ObjectAdmission, ObjectRef
+    from syncpod.objects import ObjectAdmission
     from syncpod.pod import EphemeralContainer, Manifest
 
 _LONGEST_NAME: Final = 80
@@ -68,10 +69,10 @@ def admitted(
     return whole
 
 
-def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, str]], list[ObjectRef]]:
-    """Return namespace and name of each pod in the sources, and each object, without checking the rest.
+def named_in(sources: Sequence[str], namespace: str) -> list[Thing]:
+    """Return the pods in the sources, then the ConfigMaps and Secrets, without checking more than their names.
 
-    Raises BadInput, also for an object without a name.
+    `namespace` is for documents that name none; "" = ``default``. Raises BadInput, also for an object without a name.
     """
     found, problems = _documents(sources, namespace)
     problems += [
@@ -81,10 +82,11 @@ def named_in(sources: Sequence[str], namespace: str) -> tuple[list[tuple[str, st
     pods, objects = [], []
     for _, document in found:
         if isinstance(document, Pod):
-            pods.append((document.metadata.namespace or "default", document.metadata.name))
+            pods.append(Thing("Pod", document.metadata.namespace or "default", document.metadata.name))
         else:
-            objects.append(ref_of(document))
-    return pods, objects
+            ref = ref_of(document)
+            objects.append(Thing(ref.kind, ref.namespace, ref.name))
+    return pods + objects
 
 
 def with_ephemeral_containers(pod: Pod, containers: Sequence[EphemeralContainer]) -> Pod:
