@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from syncpod.cli import deletion
-from syncpod.cli.actions.delete_objects import delete_objects
+from syncpod.cli.actions.delete_objects import NOTHING, end_objects
+from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure, together
 from syncpod.cli.input.deletion_request import Deleting, DeletionRequest
 from syncpod.cli.orphans.forced_deletion import leave_order
@@ -13,8 +14,8 @@ from syncpod.cli.temporal import session
 from syncpod.cli.temporal.own_pods import OwnPods
 
 
-def delete_things(request: DeletionRequest, how: Deleting, grace: int | None = None) -> int:
-    """Delete the requested pods, then the ConfigMaps and Secrets, and return the number of all.
+def delete_things(request: DeletionRequest, how: Deleting, grace: int | None = None) -> None:
+    """Delete the requested pods, then the ConfigMaps and Secrets; print a note if there were none.
 
     Pods get `grace` seconds; None = each pod's own grace period. A failed deletion does not stop the others. Raises
     Failure, as `deletion.delete` does.
@@ -24,9 +25,10 @@ def delete_things(request: DeletionRequest, how: Deleting, grace: int | None = N
         pods = request.of(["Pod"])
         return session.run(lambda client: deletion.delete(OwnPods(client, how, grace, leave_order), pods, how))
 
-    if request.kinds == ["Pod"]:
-        return delete_pods()
-    return _do_all([delete_pods, lambda: delete_objects(request, how)])
+    has_objects = request.kinds != ["Pod"]
+    number = _do_all([delete_pods, lambda: end_objects(request, how)]) if has_objects else delete_pods()
+    if not number:
+        remark(NOTHING)
 
 
 def _do_all(deeds: Sequence[Callable[[], int]]) -> int:

@@ -26,6 +26,13 @@ from syncpod.cli.input.options import (
     UntilGone,
 )
 
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Kill at once, without a grace period; on a node that is away, free the name at least."
+    ),
+]
+
 
 def delete(
     what: Things = None,
@@ -36,12 +43,7 @@ def delete(
     all_namespaces: AllNamespaces = False,
     grace_period: GracePeriod = -1,
     now: Annotated[bool, typer.Option("--now", help="Same as --grace-period=1.")] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Kill at once, without a grace period; on a node that is away, free the name at least."
-        ),
-    ] = False,
+    force: Force = False,
     wait: UntilGone = True,
     timeout: Timeout = "0",
     ignore_not_found: IgnoreNotFound = False,
@@ -86,13 +88,11 @@ def delete(
     if "Pod" in request.kinds:
         from syncpod.cli.actions.delete import delete_things
 
-        number = delete_things(request, how, grace)
+        delete_things(request, how, grace)
     else:
         from syncpod.cli.actions.delete_objects import delete_objects
 
-        number = delete_objects(request, how)
-    if not number:
-        remark("No resources found")
+        delete_objects(request, how)
 
 
 def _grace(seconds: int, *, now: bool, force: bool) -> int | None:

@@ -89,13 +89,7 @@ def run(
     name, *rest = words
     # With a terminal, stdinOnce is not set, since a terminal may attach again.
     streams = {"stdin": stdin, "tty": tty, "stdinOnce": stdin and is_attached and not tty}
-    container = {
-        "command" if command else "args": rest,
-        "env": [_variable(each) for each in env or ()],
-        "ports": [{"containerPort": port}] if port else [],
-        "imagePullPolicy": image_pull_policy,
-        **streams,
-    }
+    container = _container(rest, streams, command=command, env=env or [], port=port, pull_policy=image_pull_policy)
     document = _document(name, image, container, namespace=namespace, labels=labels, restart=restart)
     from syncpod.cli.actions.new_pod import checked_pod, print_new
 
@@ -110,6 +104,19 @@ def run(
         from syncpod.cli.actions.create import create_manifests
 
         create_manifests(manifests, node, read_timeout(timeout), wait=wait)
+
+
+def _container(
+    words: list[str], streams: dict[str, bool], *, command: bool, env: list[str], port: int, pull_policy: str
+) -> dict[str, Any]:
+    """Return the fields of the container, but its name and image. Raises BadInput for a wrong variable."""
+    return {
+        "command" if command else "args": words,
+        "env": [_variable(each) for each in env],
+        "ports": [{"containerPort": port}] if port else [],
+        "imagePullPolicy": pull_policy,
+        **streams,
+    }
 
 
 def _document(
