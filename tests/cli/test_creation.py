@@ -81,7 +81,7 @@ async def test_a_debug_copy_does_not_change_a_pod_that_was_created_meanwhile(
     async def too_early(client: Client, namespace: str, name: str, *more: Any) -> Any:
         return None if name == copy else await read(client, namespace, name, *more)
 
-    monkeypatch.setattr(pods, "read_pod", too_early)
+    monkeypatch.setattr("syncpod.cli.actions.debug.read_pod", too_early)
     words = ("debug", web, "--copy-to", copy, "-c", "app", "--set-image", "app=busybox:2")
     refused = await syncpod(*words)
     assert (refused.code, refused.out) == (2, "")
