@@ -29,7 +29,7 @@ from bench.tasks import Tasks, counted
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal.nodes import read_node
 from syncpod.cli.temporal.pod_apply import apply_pod
-from syncpod.cli.temporal.pods import read_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.messages.identity import node_task_queue
 from syncpod.pod import pod_to_wire
 from tests.runtimes.require import Missing
@@ -165,7 +165,7 @@ class _Reads:
 
     async def _read(self, name: str) -> None:
         began = time.monotonic()
-        fetched = await read_pod(self._node.client, "default", name)
+        fetched = await TemporalPods(self._node.client).read("default", name)
         if fetched is not None and not fetched.current:
             what = "pod did not answer in time, and was called busy" if fetched.lives else "pod was called away"
             self._watched.seen[what] += 1
@@ -173,7 +173,7 @@ class _Reads:
             if fetched.stuck or time.monotonic() - began > _WEDGED_SECONDS:
                 self._watched.seen["pod was wedged"] += 1
                 break
-            fetched = await read_pod(self._node.client, "default", name)
+            fetched = await TemporalPods(self._node.client).read("default", name)
         self._watched.answers.append(time.monotonic() - began)
         if fetched is None:
             self._watched.seen["pod was not there"] += 1

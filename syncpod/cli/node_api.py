@@ -134,6 +134,13 @@ class NodeApi:
 
 def reached_pod(namespace: str, name: str) -> Pod:
     """Return a pod, even if it is an orphan on this machine. Raises Failure if it does not exist or does not answer."""
+    from syncpod.pod import Pod
+
+    return Pod.model_validate(reached_document(namespace, name))
+
+
+def reached_document(namespace: str, name: str) -> dict[str, Any]:
+    """Return the v1 Pod of `reached_pod`. Raises the same."""
 
     def read(reply: Reply) -> dict[str, Any] | None:
         found: dict[str, Any] | None = reply.document if reply.document["kind"] == "Pod" else None
@@ -145,9 +152,7 @@ def reached_pod(namespace: str, name: str) -> Pod:
         raise Failure(no_such_pod(name, namespace))
     if why := why_recorded(document):
         raise Failure(f'pod "{name}" {why}')
-    from syncpod.pod import Pod
-
-    return Pod.model_validate(document)
+    return document
 
 
 def _is_without(reply: Reply) -> bool:

@@ -27,7 +27,7 @@ from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine import dev_server
-from syncpod.cli.temporal.pods import read_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.messages.identity import NodeFacts, PodRef, node_task_queue, pod_workflow_id
 from syncpod.messages.node import ApplyPodWorkflow, PodWorkflowResult
 from syncpod.temporal.pod_orders import PodOrders
@@ -228,11 +228,11 @@ async def test_a_paused_workflow_counts_as_open(monkeypatch: pytest.MonkeyPatch)
             with pytest.raises(RPCError, match="paused"):
                 await steps.apply_pod(request)
             with pytest.raises(Failure, match="does not answer: it is paused"):
-                await read_pod(client, "default", name.name)
+                await TemporalPods(client).read("default", name.name)
             await temporal(server, "unpause", name.id)
             assert await steps.apply_pod(request) == PodWorkflowResult(uid="elder"), (
                 "the node takes no new pod, but this"
             )
             await name.handle.terminate()
             assert await name.standings("elder") == ["closed"]
-            assert await read_pod(client, "default", name.name) is None
+            assert await TemporalPods(client).read("default", name.name) is None

@@ -31,7 +31,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import pod_reads, pods, updates
+from syncpod.cli.temporal import pod_queries, pod_source, updates
 from syncpod.cli.temporal.pod_apply import apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.cli.view.plans import print_plans
@@ -532,16 +532,16 @@ async def test_changes_for_a_node_without_a_worker_are_kept_and_the_node_is_name
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     monkeypatch.setattr(apply_command, "_TELL_SECONDS", 3600.0)
     reads: list[str] = []
-    read = pods._query
+    read = pod_queries.query_or_record
 
     async def counted(client: Client, workflow_id: str, *rest: Any) -> FetchedPod | None:
         reads.append(workflow_id)
         return await read(client, workflow_id, *rest)
 
-    monkeypatch.setattr(pods, "_query", counted)
+    monkeypatch.setattr(pod_source, "query_or_record", counted)
     name, away = fresh_name(), f"gone-{fresh_name()}"
     async with silent_node(client, away, cordoned=False):
         made = await syncpod("apply", "-f", "-", "--node", away, stdin=as_json(manifest(name)))
@@ -670,7 +670,7 @@ async def test_a_command_names_a_workflow_that_is_not_a_pods(
     syncpod: Command, squatted: str, verb: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing ends a workflow of an unknown type on the node's own queue, and no node restarts it."""
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     more = {"delete": ["--force"], "wait": ["--for=condition=Ready"]}.get(verb[0], [])
     done = await syncpod(*verb, f"pod/{squatted}" if verb == ("wait",) else squatted, *more)
     assert (done.code, f"workflow pod/default/{squatted} is not a pod's" in done.err) == (1, True), done.err
@@ -691,7 +691,7 @@ async def test_an_apply_names_it_long_before_a_busy_node_would_be_given_up(
 async def test_the_other_pods_of_a_deletion_are_deleted_all_the_same(
     syncpod: Command, client: Client, squatted: str, node: ScriptedNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, on = fresh_name(), node.queue.removeprefix("node/")
     made = await syncpod("apply", "-f", "-", "--node", on, stdin=as_json(manifest(name)))
     assert made.code == 0, made.err
@@ -764,7 +764,7 @@ async def test_a_forced_deletion_frees_the_name_of_a_pod_whose_node_never_existe
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, ghost = fresh_name(), f"ghost-{fresh_name()}"
     for _ in range(2):
         made = await syncpod("apply", "-f", "-", "--node", ghost, stdin=as_json(manifest(name)))
@@ -807,9 +807,9 @@ async def test_a_forced_deletion_does_not_end_a_pod_that_a_worker_has_started(
 ) -> None:
     name = fresh_name()
     await syncpod("apply", "-f", "-", *on, stdin=as_json(manifest(name)))
-    fetched = await pods.require_pod(client, "default", name)
+    fetched = await pod_source.TemporalPods(client).required("default", name)
     assert not await end_if_never_run(client, fetched)
-    assert (await pods.require_pod(client, "default", name)).current
+    assert (await pod_source.TemporalPods(client).required("default", name)).current
 
 
 def test_a_new_pod_is_listed_as_not_ready() -> None:

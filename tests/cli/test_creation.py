@@ -10,8 +10,9 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.cli.failure import AlreadyExists
-from syncpod.cli.temporal import pod_apply, pods
+from syncpod.cli.temporal import pod_apply
 from syncpod.cli.temporal.pod_apply import apply_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.pod_commands import Change
 from syncpod.pod import Pod, parse_pod, pod_to_wire
@@ -76,12 +77,15 @@ async def test_a_debug_copy_does_not_change_a_pod_that_was_created_meanwhile(
 ) -> None:
     web, copy = fresh_name(), fresh_name()
     await syncpod("apply", "-f", "-", *on, "--wait", stdin=as_json(manifest(web), manifest(copy)))
-    before, read = await shown(syncpod, "pod", copy), pods.read_pod
+    before, read = await shown(syncpod, "pod", copy), TemporalPods.read
 
-    async def too_early(client: Client, namespace: str, name: str, *more: Any) -> Any:
-        return None if name == copy else await read(client, namespace, name, *more)
+    reads: dict[str, bool] = {}
 
-    monkeypatch.setattr("syncpod.cli.actions.debug.read_pod", too_early)
+    async def too_early(self: TemporalPods, namespace: str, name: str) -> Any:
+        first, reads[name] = name not in reads, True
+        return None if name == copy and first else await read(self, namespace, name)
+
+    monkeypatch.setattr(TemporalPods, "read", too_early)
     words = ("debug", web, "--copy-to", copy, "-c", "app", "--set-image", "app=busybox:2")
     refused = await syncpod(*words)
     assert (refused.code, refused.out) == (2, "")

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
 from syncpod.api.views.pod_description import Facts, describe, describe_recorded
-from syncpod.cli.temporal import pod_reads
+from syncpod.cli.temporal import pod_queries
 from syncpod.lifecycle.actions import StepName
 from syncpod.messages.running_steps import PendingStep
 from syncpod.messages.steps import StepInput
@@ -224,7 +224,7 @@ async def test_history_outlives_the_pod_and_its_worker(
         assert (told.code, told.err) == (0, "")
         steps = [(one["subject"], one["attempt"]) for one in json.loads(told.out) if one["kind"] == "step"]
         assert steps == [("create_sandbox", 1), ("start_container", 1), ("kill_pod", 1)]
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     recorded = await syncpod("history", name, "-o", "json")
     assert recorded.code == 0 and "this is what Temporal recorded of its last run" in recorded.err
     document = json.loads(recorded.out)

@@ -16,7 +16,7 @@ from syncpod.api.views.events import PodEvent, by_time
 from syncpod.api.views.text import Columns
 from syncpod.cli.actions.events import lines
 from syncpod.cli.machine import own_journal
-from syncpod.cli.temporal import pod_reads, pod_source, pods
+from syncpod.cli.temporal import pod_queries, pod_source
 from syncpod.journal.reading import PodRunRecords
 from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodLife
 from syncpod.messages.identity import POD_WORKFLOW
@@ -130,7 +130,7 @@ async def test_events_of_an_ended_pod_are_found_by_its_name(syncpod: Command, on
 async def test_unreadable_events_are_not_reported_as_none(
     syncpod: Command, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     name, away = fresh_name(), f"gone-{fresh_name()}"
     handle = await client.start_workflow(POD_WORKFLOW, id=f"pod/{name}/{name}", task_queue=f"node/{away}")
     try:
@@ -173,10 +173,10 @@ async def test_watching_prints_each_event_once(
             await handle.signal("backoff_expired", {"container": "none"})
         if rounds > 100:
             raise KeyboardInterrupt
-        return await read_pods(*arguments)
+        return await read_all(*arguments)
 
-    read_pods = pods.read_pods
-    monkeypatch.setattr(pod_source, "read_pods", asked)
+    read_all = pod_source.TemporalPods.read_all
+    monkeypatch.setattr(pod_source.TemporalPods, "read_all", asked)
     watched = await syncpod("events", name, "-w")
     assert watched.code == 130
     said = watched.out.splitlines()

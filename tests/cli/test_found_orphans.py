@@ -21,7 +21,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.orphans import adoption, found_orphans, notice
 from syncpod.cli.orphans.found_orphans import FoundOrphan, Here, Standing, standing_of, taken, told_apart
 from syncpod.cli.orphans.from_manifest import record_from
-from syncpod.cli.temporal import pod_reads
+from syncpod.cli.temporal import pod_queries
 from syncpod.cri.port import ContainerSummary, SandboxSummary
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
@@ -255,7 +255,7 @@ async def test_search_attributes_of_an_unanswering_workflow_do_not_rule_out_an_a
     temporal_server: DevServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that follows a deleted pod begins with the search attributes of that one's, and its worker may be away."""
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=1))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=1))
     client = await connect(temporal_server.address)
     assert await register_search_attributes(client)
     heir = orphan("heir", "open", namespace=f"ns-{uuid.uuid4()}").pod

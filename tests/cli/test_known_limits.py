@@ -10,6 +10,7 @@ from temporalio.client import Client
 from syncpod.cli.failure import BadInput
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal import foresight
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.pod import Pod, admit_pod
 
 WHY = "spec.containers[0].resources.limits[memory]: cannot be enforced by the embedded runtime"
@@ -42,14 +43,14 @@ async def test_limits_of_a_pod_that_is_there_are_known_to_be_enforced_unless_it_
 ) -> None:
     told: list[str] = []
 
-    async def read_pod(_client: Client, _namespace: str, name: str) -> FetchedPod | None:
+    async def read(_self: Any, _namespace: str, name: str) -> FetchedPod | None:
         return known if name == "known" else None
 
     async def reasons(_self: Any, pod: Pod, _node: str) -> list[str]:
         told.append(pod.metadata.name)
         return []
 
-    monkeypatch.setattr(foresight, "read_pod", read_pod)
+    monkeypatch.setattr(TemporalPods, "read", read)
     monkeypatch.setattr(foresight.Foresight, "reasons", reasons)
     await foresight.refuse_unenforced(cast(Client, None), [limited(name) for name in names], "n1")
     assert told == asked
@@ -58,13 +59,13 @@ async def test_limits_of_a_pod_that_is_there_are_known_to_be_enforced_unless_it_
 async def test_a_new_pod_whose_limits_are_not_enforced_is_refused_beside_a_known_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def read_pod(_client: Client, _namespace: str, name: str) -> FetchedPod | None:
+    async def read(_self: Any, _namespace: str, name: str) -> FetchedPod | None:
         return there("Failed") if name == "known" else None
 
     async def reasons(_self: Any, _pod: Pod, _node: str) -> list[str]:
         return [WHY]
 
-    monkeypatch.setattr(foresight, "read_pod", read_pod)
+    monkeypatch.setattr(TemporalPods, "read", read)
     monkeypatch.setattr(foresight.Foresight, "reasons", reasons)
     monkeypatch.setattr(foresight, "names_a_limit", lambda _: True)
     with pytest.raises(BadInput) as refused:

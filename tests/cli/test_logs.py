@@ -22,7 +22,7 @@ from syncpod.cli.input.log_request import LogManner
 from syncpod.cli.machine import containers
 from syncpod.cli.streams import log_printer
 from syncpod.cli.streams.log_printer import LogPrinter
-from syncpod.cli.temporal import pod_reads
+from syncpod.cli.temporal import pod_queries
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import Instance, PodLife, TaskRecords
 from syncpod.lifecycle.exit import Exit
@@ -166,7 +166,7 @@ async def test_logs_are_read_without_a_workflow_that_answers(
     syncpod: Command, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The newest instance's file is found by the node's record of the pod."""
-    monkeypatch.setattr(pod_reads, "QUERY_DEADLINE", timedelta(seconds=0.3))
+    monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
     monkeypatch.setenv("SYNCPOD_LOG_DIR", str(tmp_path / "pods"))
     monkeypatch.setenv("SYNCPOD_NODE", "gone")
     name = fresh_name()

@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli.orphans import notice
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cri.port import ContainerSummary, CriRuntime, SandboxSummary
 from syncpod.lifecycle.observed import SandboxState
 from syncpod.settings.worker_record import WorkerRecord
@@ -41,7 +42,7 @@ def _without_a_workflow(monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(*_: Any) -> str:
         return "none"
 
-    monkeypatch.setattr(notice, "list_recorded", nothing)
+    monkeypatch.setattr(TemporalPods, "recorded", nothing)
     monkeypatch.setattr(notice, "standing_of", none)
 
 

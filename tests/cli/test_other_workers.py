@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal.pod_reads import read_records
+from syncpod.cli.temporal.pod_queries import read_records
 from syncpod.journal.file import FILE_NAME, JournalFile, Limits
 from syncpod.journal.records import EventRecord, PodLife, TaskRecords
 from syncpod.messages.queries import read_history

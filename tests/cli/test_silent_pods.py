@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.api.label_selector import Selector
 from syncpod.api.listed import RECORDED_ANNOTATION
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
-from syncpod.cli.temporal import pod_deletion, pods
+from syncpod.cli.temporal import pod_deletion, pod_queries, pod_source
 from syncpod.cli.temporal.session import refused
 from syncpod.cli.view.rows import row_of
 from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
@@ -64,7 +64,7 @@ class Server:
 
 async def read(server: Server) -> list[Any]:
     client: Any = server
-    return await pods.list_pods(client, None, Selector(()))
+    return await pod_source.TemporalPods(client).listed(None, Selector(()))
 
 
 @pytest.fixture(autouse=True)
@@ -73,14 +73,14 @@ def no_node_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
         return fetched_pods
 
     monkeypatch.setenv("SYNCPOD_STATE_DIR", str(tmp_path))
-    monkeypatch.setattr(pods, "judged", as_read)  # whether their workers live is another question
+    monkeypatch.setattr(pod_source, "judged", as_read)  # whether their workers live is another question
 
 
 async def test_pods_of_a_node_that_nobody_serves_are_not_queried(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unserved(_: Any) -> str:
         return "node/gone-0"
 
-    monkeypatch.setattr(pods, "unserved_queue", unserved)
+    monkeypatch.setattr(pod_source, "unserved_queue", unserved)
     server = Server(
         RPCStatusCode.DEADLINE_EXCEEDED, "too late", [Listed(number, f"gone-{number % 2}") for number in (0, 1, 2)]
     )
@@ -143,7 +143,7 @@ async def test_pods_that_end_are_told_so_and_read_a_few_at_a_time(monkeypatch: p
         told["now"] -= 1
         told["all"] += 1
 
-    async def read_pods(_: Any, keys: list[Any]) -> list[None]:
+    async def read_all(_: Any, keys: list[Any]) -> list[None]:
         reads.append(len(keys))
         gone.set()
         return [None for _ in keys]
@@ -152,7 +152,7 @@ async def test_pods_that_end_are_told_so_and_read_a_few_at_a_time(monkeypatch: p
         await gone.wait()
 
     monkeypatch.setattr(pod_deletion, "request_deletion", request)
-    monkeypatch.setattr(pod_deletion, "read_pods", read_pods)
+    monkeypatch.setattr(pod_source.TemporalPods, "read_all", read_all)
     monkeypatch.setattr(pod_deletion, "until_gone", until_gone)
     client: Any = None
     await pod_deletion._delete(client, ending, None)
@@ -192,19 +192,19 @@ async def test_a_silent_pod_of_this_machine_is_printed_as_it_told_its_node_last(
         [SearchAttributePair(SearchAttributeKey.for_keyword("PodUID"), "u-1")]
     )
     (fetched,) = await read(Server(RPCStatusCode.UNAVAILABLE, "nobody", [listed]))
-    assert pods.with_last_state(fetched) is fetched, "nothing is known of it here"
+    assert pod_queries.with_last_state(fetched) is fetched, "nothing is known of it here"
     pod = {"metadata": {"name": "web-1", "namespace": "default", "uid": "u-1"}, "spec": {"containers": []}}
     snapshot = {"snapshot": {"pod": pod, "status": {"podIP": "127.0.0.9"}}}
     directory = tmp_path / "pods" / "u-1"
     directory.mkdir(parents=True)
     for of in ("pod/default/web-2", "pod/default/web-1"):
         (directory / SNAPSHOT_NAME).write_text(json.dumps({"workflow_id": of, "next_input": snapshot}))
-        told = pods.with_last_state(fetched)
+        told = pod_queries.with_last_state(fetched)
         assert ("podIP" in told.document.get("status", {})) is (of == "pod/default/web-1")
     assert RECORDED_ANNOTATION in told.document["metadata"]["annotations"] and not told.current
     assert told.document["status"] == {"podIP": "127.0.0.9"} and told.document["kind"] == "Pod"
     (directory / SNAPSHOT_NAME).write_text("{")
-    assert pods.with_last_state(fetched) is fetched
+    assert pod_queries.with_last_state(fetched) is fetched
 
 
 async def test_fields_of_a_pod_of_which_little_is_known_are_no_success(syncpod: Command, client: Client) -> None:

@@ -11,7 +11,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 
-from syncpod.cli.temporal import pod_reads, pod_waits
+from syncpod.cli.temporal import pod_queries, pod_waits
 from syncpod.messages.steps import Fault
 from tests.agent.waiting import until
 from tests.cli.conftest import Command
@@ -66,7 +66,7 @@ async def test_wait_ends_when_the_pod_meets_the_goal(syncpod: Command, on: tuple
 
 async def test_a_waiting_command_asks_now_and_then_whether_a_pods_run_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     describe = AsyncMock(return_value=Mock(run_id="run", status=WorkflowExecutionStatus.RUNNING))
-    runs = pod_reads.OpenRuns(cast("Client", Mock(get_workflow_handle=lambda _: Mock(describe=describe))))
+    runs = pod_queries.OpenRuns(cast("Client", Mock(get_workflow_handle=lambda _: Mock(describe=describe))))
 
     async def asked(workflow_id: str, run_id: str) -> tuple[bool, int]:
         describe.reset_mock()
@@ -77,7 +77,7 @@ async def test_a_waiting_command_asks_now_and_then_whether_a_pods_run_is_open(mo
     assert await asked("pod/default/db", "run") == (True, 1)
     assert [await asked("pod/default/web", "earlier") for _ in range(2)] == [(False, 1)] * 2, "until it is the open one"
     assert await asked("pod/default/web", "run") == (True, 1)
-    monkeypatch.setattr(pod_reads, "OPEN_SECONDS", 0)
+    monkeypatch.setattr(pod_queries, "OPEN_SECONDS", 0)
     assert await asked("pod/default/web", "run") == (True, 1)
 
 

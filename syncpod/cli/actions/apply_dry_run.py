@@ -14,7 +14,8 @@ from syncpod.cli.machine.worker_process import local_node
 from syncpod.cli.orphan_notes import note_if_earlier
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.foresight import Foresight
-from syncpod.cli.temporal.pods import read_pod, require_answer
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import require_answer
 from syncpod.messages.pod_commands import Change
 from syncpod.pod import Admission, Pod
 
@@ -112,7 +113,7 @@ async def _asked(
 
 async def _compared(client: Client, pod: Pod) -> Change:
     """Compare a pod with the existing one. Raises Failure if the existing pod does not answer."""
-    fetched = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    fetched = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name)
     if fetched is None:
         return Change.CREATED
     if require_answer(fetched).pod.metadata.deletion_timestamp is not None:

@@ -14,7 +14,8 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.machine.containers import current_instance, status_of
 from syncpod.cli.machine.runtime_client import runtime_of, unanswered
 from syncpod.cli.streams.command_streams import NeverRan, Output, StreamBroken
-from syncpod.cli.temporal.pods import not_found, read_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import not_found
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.journal.records import NEVER_RAN
 from syncpod.node.log_reading import LogUnreadable, read_log
@@ -36,7 +37,7 @@ async def until_begun(client: Client, pod: Pod, container: str) -> Pod:
     """Return the pod once the container runs or has ended. Raises Failure with the reason if it does not start."""
     meta = pod.metadata
     while True:
-        fetched = await read_pod(client, meta.namespace, meta.name)
+        fetched = await TemporalPods(client).read(meta.namespace, meta.name)
         if fetched is None or (fetched.current and fetched.pod.metadata.uid != meta.uid):
             raise not_found(meta.name, meta.namespace)
         status = status_of(fetched.pod, container)

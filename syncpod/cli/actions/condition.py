@@ -8,7 +8,7 @@ from syncpod.cli.console import say
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import signal
-from syncpod.cli.temporal.pods import require_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.lifecycle.conditions import foreign_problem
 from syncpod.messages.pod_commands import SET_CONDITION
 from syncpod.messages.signals import SetCondition
@@ -22,7 +22,7 @@ def set_condition(namespace: str, name: str, payload: dict[str, str]) -> None:
     """Set the condition that the payload of the signal has. Raises BadInput if the pod's node sets it, and Failure."""
 
     async def work(client: Client) -> None:
-        pod = (await require_pod(client, namespace, name)).pod
+        pod = (await TemporalPods(client).required(namespace, name)).pod
         if problem := foreign_problem(PodCondition.model_validate(payload), pod.status.conditions):
             raise BadInput(problem)
         if pod.metadata.deletion_timestamp is not None and pod.status.phase in ("Succeeded", "Failed"):

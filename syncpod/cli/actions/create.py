@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,11 @@ from syncpod.cli.actions.apply_dry_run import try_manifests
 from syncpod.cli.failure import AlreadyExists, Failure
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.machine.object_store import find
-from syncpod.cli.temporal import session
-from syncpod.cli.temporal.pods import read_pod
+from syncpod.cli.node_api import NodeApi
+from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
-    from temporalio.client import Client
+    from syncpod.api.client import Reply
 
 
 def create_manifests(manifests: Manifests, node: str, patience: timedelta | None = None, *, wait: bool = False) -> None:
@@ -42,17 +41,19 @@ def _require_new(manifests: Manifests) -> None:
 
 def _existing_pods(manifests: Manifests) -> list[str]:
     """Return a sentence for each pod of the manifests that exists."""
+    metas, there = [admission.pod.metadata for admission in manifests.pods], set[tuple[str, str]]()
+    with NodeApi() as api:
+        for namespace in dict.fromkeys(meta.namespace for meta in metas):
+            named = [("pod", meta.name) for meta in metas if meta.namespace == namespace]
+            there |= api.get(f"/api/v1/namespaces/{namespace}/pods", named, read=_keys)
+    found = [meta for meta in metas if (meta.namespace, meta.name) in there]
+    return [str(AlreadyExists("pods", meta.name, meta.namespace)) for meta in found]
 
-    async def work(client: Client) -> list[str]:
-        metas = [admission.pod.metadata for admission in manifests.pods]
-        found = await asyncio.gather(*(read_pod(client, meta.namespace, meta.name) for meta in metas))
-        return [
-            str(AlreadyExists("pods", meta.name, meta.namespace))
-            for meta, fetched in zip(metas, found, strict=True)
-            if fetched is not None
-        ]
 
-    return session.run(work) if manifests.pods else []
+def _keys(reply: Reply) -> set[tuple[str, str]]:
+    """Return the namespace and the name of each pod of a list that has a workflow."""
+    metas = [pod["metadata"] for pod in reply.document["items"] if not why_orphaned(pod)]
+    return {(meta["namespace"], meta["name"]) for meta in metas}
 
 
 def _existing_objects(manifests: Manifests) -> list[str]:

@@ -18,7 +18,7 @@ from syncpod.cli.streams.own_terminal import has_terminal
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes
-from syncpod.cli.temporal.pods import read_pod, require_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.updates import send_update
 from syncpod.pod import pod_to_wire
 
@@ -110,7 +110,7 @@ def _require_sense(name: str, wanted: DebugRequest, how: Debugging) -> None:
 
 async def _debug(client: Client, namespace: str, name: str, wanted: DebugRequest, how: Debugging) -> int:
     """Add the container to the pod, or to a copy of it; return its exit code if we attach, else 0."""
-    pod = (await require_pod(client, namespace, name)).pod
+    pod = (await TemporalPods(client).required(namespace, name)).pod
     if how.attached:
         runtime_of(pod)  # refuse a pod of another node before changing anything
     if not wanted.profile:
@@ -148,7 +148,7 @@ async def _copy(client: Client, pod: Pod, wanted: DebugRequest, how: Debugging) 
     namespace, name = pod.metadata.namespace, how.copy.name
     copy, container = debug_copy(pod, wanted, how.copy)
     taken = BadInput(f'--copy-to: there is a pod "{name}" already')
-    if await read_pod(client, namespace, name) is not None:
+    if await TemporalPods(client).read(namespace, name) is not None:
         raise taken
     await refuse_cordoned(client, [copy.pod], pod.spec.node_name)
     if container and not (wanted.name or how.quiet):
@@ -163,7 +163,7 @@ async def _copy(client: Client, pod: Pod, wanted: DebugRequest, how: Debugging) 
         warn(f"pod {name}: {warning}")
     if how.copy.replace:
         await _delete(client, pod, quiet=how.quiet)
-    return (await require_pod(client, namespace, name)).pod, container
+    return (await TemporalPods(client).required(namespace, name)).pod, container
 
 
 async def _delete(client: Client, pod: Pod, *, quiet: bool) -> None:

@@ -7,13 +7,15 @@ import shlex
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.node_api import reached_document
+from syncpod.cli.orphan_notes import without_workflow
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_change import change_pod
-from syncpod.cli.temporal.pods import require_pod
+from syncpod.node.orphan_mark import why_orphaned
 from syncpod.pod import ManifestError, read_documents
 from syncpod.yaml_text import yaml_text
 
@@ -29,11 +31,10 @@ def edit_pod(namespace: str, name: str, command: str) -> None:
 
     Raises BadInput and Failure; a change that is not applied is kept in the file, which the message names.
     """
-
-    async def read(client: Client) -> dict[str, Any]:
-        return (await require_pod(client, namespace, name)).document
-
-    shown = {key: value for key, value in session.run(read).items() if key not in _APART}
+    document = reached_document(namespace, name)
+    if why_orphaned(document):
+        raise Failure(f'pod "{name}" {without_workflow(document)}')
+    shown = {key: value for key, value in document.items() if key not in _APART}
     text = yaml_text(shown)
     path = _edited(text, command, name)
     if path.read_text() == text:

@@ -13,10 +13,10 @@ from syncpod.cli.actions.explain import orphan_in_life
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import full_disk, recorded_worker
+from syncpod.cli.node_api import NodeApi
 from syncpod.cli.orphan_notes import without_workflow
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.ended_workflows import end_of, is_open_on
-from syncpod.cli.temporal.pods import orphan_pods
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.node.tombstones import tombstone_in
 from syncpod.settings.worker_record import read_worker_record, serving
@@ -25,6 +25,7 @@ from syncpod.temporal.workflow_starts import ENDED
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from syncpod.api.client import Reply
     from syncpod.cli.actions.explain import JournaledPod
     from syncpod.cli.actions.explain_node import JournaledNode
     from syncpod.journal.records import PodLife
@@ -50,11 +51,15 @@ def with_end_of_workflow(pod: JournaledPod | None, namespace: str, name: str) ->
 
 def with_orphans(node: JournaledNode) -> JournaledNode:
     """Return a node with the UIDs of its orphans; without them if the Temporal server does not answer."""
+
+    def read(reply: Reply) -> list[str]:
+        return [pod["metadata"].get("uid", "") for pod in reply.document["items"]]
+
     try:
-        found = session.run(lambda client: orphan_pods(client, None))
+        with NodeApi() as api:
+            return replace(node, orphans=api.get("/api/v1/pods", [("orphans", "true")], read=read))
     except Failure:
         return node
-    return replace(node, orphans=[each.pod.metadata.uid for each in found])
 
 
 def _unknown(state_dir: Path, namespace: str, name: str) -> Failure:

@@ -12,7 +12,7 @@ from syncpod.cli.input.key_changes import KeyChange
 from syncpod.cli.several import do_all
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_change import change_pod
-from syncpod.cli.temporal.pods import list_pods
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.messages.pod_commands import Change
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def change_keys(namespace: str, pods: Sequence[str], conditions: Selector, chang
     """
 
     async def work(client: Client) -> None:
-        names = pods or [one.key[1] for one in await list_pods(client, namespace, conditions)]
+        names = pods or [one.key[1] for one in await TemporalPods(client).listed(namespace, conditions)]
         if not names:
             remark(f"No resources found in {namespace} namespace.")
         await do_all([_change_one(client, namespace, name, change) for name in names], at_once=_AT_ONCE)

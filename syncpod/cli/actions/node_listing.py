@@ -15,7 +15,7 @@ from syncpod.cli.listing import Form, FoundObjects, Listed, ListingPrinter
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import nodes, session
 from syncpod.cli.temporal.nodes import notes_of_ended, read_node, why_absent
-from syncpod.cli.temporal.pods import list_pods, orphan_pods
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.view.node_description import describe
 from syncpod.cli.view.node_table import HEADER, WIDE, document, row
 from syncpod.cli.view.rows import Row
@@ -67,9 +67,9 @@ def describe_nodes(names: Sequence[str]) -> None:
             for note in notes or ([] if found else ["No resources found"]):
                 remark(note)
         described = {one.name for one in found}
-        pods = await list_pods(client, None, Selector(()), nodes=described) if found else []
+        pods = await TemporalPods(client).listed(None, Selector(()), nodes=described) if found else []
         if found:  # orphans of this machine's node are listed too
-            orphans = [one for one in await orphan_pods(client, None) if one.pod.spec.node_name in described]
+            orphans = [one for one in await TemporalPods(client).orphans(None) if one.pod.spec.node_name in described]
             pods = sorted((*pods, *orphans), key=lambda one: one.key)
         now = datetime.now(UTC)
         return [

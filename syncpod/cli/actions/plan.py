@@ -23,10 +23,9 @@ from syncpod.cli.temporal import session
 from syncpod.cli.temporal.ephemeral_containers import without_known
 from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered
 from syncpod.cli.temporal.pod_apply import Cordoned, refuse_cordoned, refuse_unmatched
-from syncpod.cli.temporal.pod_reads import ask_pod
-from syncpod.cli.temporal.pods import read_pod, require_answer
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import require_answer
 from syncpod.cli.view.plans import object_of, print_plans
-from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.pod_commands import Change
 from syncpod.pod import pod_to_wire
 from syncpod.translation.refused_limits import names_a_limit
@@ -157,12 +156,12 @@ async def _turned_away(foresight: Foresight, pod: Pod, node: str) -> list[str]:
 async def _plan_of_pod(client: Client, pod: Pod) -> dict[str, Any]:
     """Return what applying a pod would do. If the pod has a workflow, its workflow is queried."""
     namespace, name = pod.metadata.namespace, pod.metadata.name
-    fetched = await read_pod(client, namespace, name)
+    fetched = await TemporalPods(client).read(namespace, name)
     if fetched is None:
         steps = [{"step": line.step, "container": line.container, "why": line.why} for line in plan_of_new(pod)]
         return {"pod": name, "change": "create", "steps": steps, "holds": []}
     existing = require_answer(fetched).pod
-    found = await ask_pod(client, pod_workflow_id(namespace, name), "plan", pod_to_wire(pod), result_type=dict)
+    found = await TemporalPods(client).answer((namespace, name), "plan", pod_to_wire(pod), result_type=dict)
     images = [{"container": one.container, "from": one.old, "to": one.new} for one in changed_images(existing, pod)]
     details = {
         "metadata": metadata_differs(existing, pod),

@@ -23,11 +23,10 @@ from syncpod.cli.input.resize_request import (
 )
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import pod_to_signal
-from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import until_seen
 from syncpod.cli.temporal.updates import send_update
 from syncpod.cli.view.plans import print_plans
-from syncpod.messages.identity import pod_workflow_id
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -67,9 +66,10 @@ def show_plan(namespace: str, name: str, request: ResizeRequest) -> None:
 
 async def _show_plan(client: Client, pod: Pod, asked: PodResize) -> None:
     meta = pod.metadata
-    workflow_id = pod_workflow_id(meta.namespace, meta.name)
     try:
-        found = await ask_pod(client, workflow_id, "plan", as_document(asked), "resize", result_type=dict)
+        found = await TemporalPods(client).answer(
+            (meta.namespace, meta.name), "plan", as_document(asked), "resize", result_type=dict
+        )
     except WorkflowQueryFailedError as failed:
         # The query fails if the workflow's run cannot be replayed.
         why = failed.message.strip().splitlines() or ["it does not say why"]

@@ -14,9 +14,7 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.machine.containers import chosen_container
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import pod_to_signal, signal, until_up
-from syncpod.cli.temporal.pod_reads import ask_pod
-from syncpod.cli.temporal.pods import require_pod
-from syncpod.messages.identity import pod_workflow_id
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.messages.pod_commands import BACKOFF_EXPIRED
 from syncpod.messages.signals import BackoffExpired
 from syncpod.pod import pod_to_wire
@@ -34,7 +32,7 @@ def retry_pod(namespace: str, name: str, container: str, patience: timedelta | N
     """
 
     async def work(client: Client) -> None:
-        pod = (await require_pod(client, namespace, name)).pod
+        pod = (await TemporalPods(client).required(namespace, name)).pod
         held = await _held(client, namespace, name)
         if not held:
             await pod_to_signal(client, namespace, name)  # raises Failure if the pod is ending or has ended
@@ -53,7 +51,7 @@ def retry_pod(namespace: str, name: str, container: str, patience: timedelta | N
 async def _held(client: Client, namespace: str, name: str) -> list[str]:
     """Return what the pod's back-offs hold: containers, and steps of the whole pod such as ``create_sandbox``."""
     try:
-        plan = await ask_pod(client, pod_workflow_id(namespace, name), "plan", result_type=dict)
+        plan = await TemporalPods(client).answer((namespace, name), "plan", result_type=dict)
     except (WorkflowQueryFailedError, RPCError):
         raise Failure(f'pod "{name}" does not answer') from None
     return [hold["subject"] for hold in plan["holds"]]

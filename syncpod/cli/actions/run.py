@@ -11,7 +11,7 @@ from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Thing
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.streams import interrupts
 from syncpod.cli.temporal import session
-from syncpod.cli.temporal.pods import require_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -26,7 +26,7 @@ def run_attached(manifests: Manifests, node: str, *, remove: bool) -> int:
     namespace, name = meta.namespace, meta.name
 
     async def work(client: Client) -> int:
-        pod = (await require_pod(client, namespace, name)).pod
+        pod = (await TemporalPods(client).required(namespace, name)).pod
         return await stay(await until_begun(client, pod, name), name)
 
     create_manifests(manifests, node)  # raises before the pod could count as ours

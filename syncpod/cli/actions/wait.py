@@ -14,8 +14,9 @@ from syncpod.cli.input.manifests import named_in
 from syncpod.cli.orphan_notes import orphan_of, without_workflow
 from syncpod.cli.streams import interrupts
 from syncpod.cli.temporal import session
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import state_of, until_gone, until_seen
-from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
+from syncpod.cli.temporal.pods import not_found
 from syncpod.cli.view.documents import print_documents
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def wait_for_selected(
     """
 
     async def work(client: Client) -> None:
-        keys = [fetched.key for fetched in await list_pods(client, namespace, conditions)]
+        keys = [fetched.key for fetched in await TemporalPods(client).listed(namespace, conditions)]
         if not keys and not isinstance(wanted, Deleted):
             raise Failure("no matching resources found")
         await _until_all(client, keys, wanted, patience, output)
@@ -81,7 +82,7 @@ async def _until_all(
 
 async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadline: float | None) -> FetchedPod | None:
     """Wait until a pod meets the goal, and return its last known state; None if it did not exist, as wanted."""
-    first = await read_pod(client, namespace, name)
+    first = await TemporalPods(client).read(namespace, name)
     is_there = first is not None or isinstance(wanted, Created)
     if not is_there and (orphan := await asyncio.to_thread(orphan_of, namespace, name)) is not None:
         raise Failure(f"pod {name} {without_workflow(orphan)}")
@@ -92,7 +93,7 @@ async def _until(client: Client, namespace: str, name: str, wanted: Goal, deadli
             async with asyncio.timeout_at(deadline):
                 await until_gone(client, namespace, name, first.pod.metadata.uid)
         except TimeoutError:
-            raise _timed_out(name, await read_pod(client, namespace, name)) from None
+            raise _timed_out(name, await TemporalPods(client).read(namespace, name)) from None
         return first
     if first is None and not isinstance(wanted, Created):
         raise not_found(name, namespace)

@@ -12,10 +12,10 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pods import Squatted, require_pods_own
 from syncpod.lifecycle.actions import StepName
-from syncpod.messages.identity import POD_WORKFLOW, pod_workflow_id
+from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.pod_card import POD_MEMO, Readoption, with_readoption
 from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.messages.queries import read_history
@@ -93,11 +93,11 @@ async def until_adopted(client: Client, place: Here, orphan: FoundOrphan) -> Non
 
     Raises Failure after ADOPTED_SECONDS, and at once if no worker serves the node or the adoption has failed.
     """
-    workflow_id = pod_workflow_id(orphan.pod.namespace, orphan.pod.name)
+    key = orphan.pod.namespace, orphan.pod.name
     deadline = asyncio.get_running_loop().time() + ADOPTED_SECONDS
     while serving(place.node.state_dir) is not None and asyncio.get_running_loop().time() < deadline:
         try:
-            answer: list[Any] = await ask_pod(client, workflow_id, "history", result_type=list)
+            answer: list[Any] = await TemporalPods(client).answer(key, "history", result_type=list)
         except (WorkflowQueryFailedError, RPCError):
             answer = []
         records = read_history(answer)

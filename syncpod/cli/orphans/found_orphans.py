@@ -18,7 +18,8 @@ from syncpod.cli.machine.runtime_choice import endpoint_of
 from syncpod.cli.machine.runtime_client import unanswered
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import other_server
-from syncpod.cli.temporal.pods import Squatted, read_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import Squatted
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, TransportFault
 from syncpod.node.inventory import take_inventory
@@ -226,7 +227,7 @@ async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
     nothing: that may be the UID of an earlier pod of the name.
     """
     try:
-        fetched = await read_pod(client, pod.namespace, pod.name)
+        fetched = await TemporalPods(client).read(pod.namespace, pod.name)
     except Squatted:  # `start_for` terminates that workflow
         return "none"
     if fetched is None:

@@ -13,7 +13,7 @@ from syncpod.cli.console import first_few, program
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, told_apart
 from syncpod.cli.temporal import session
-from syncpod.cli.temporal.pods import list_recorded
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError
 from syncpod.messages.node import FILE_SOURCE
@@ -83,7 +83,10 @@ async def _find(client: Client, runtime: CriRuntime, worker: WorkerRecord) -> li
 
 async def _without_workflow(client: Client, worker: WorkerRecord, inventory: Inventory) -> list[FoundOrphan]:
     """Return the pods of an inventory that have not ended, and have no workflow. Raises Failure, RPCError."""
-    known = {(pod.metadata.namespace, pod.metadata.name): pod.metadata.uid for pod in await list_recorded(client, None)}
+    known = {
+        (pod.metadata.namespace, pod.metadata.name): pod.metadata.uid
+        for pod in await TemporalPods(client).recorded(None)
+    }
     # Visibility may lag, and may lack UIDs: query the workflow of each pod that it does not list with its UID.
     alive = [pod for pod in inventory.pods.values() if pod.is_alive]
     suspects = [pod for pod in alive if known.get((pod.namespace, pod.name)) != pod.uid]

@@ -13,7 +13,8 @@ from temporalio.client import Client
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifests import with_ephemeral_containers
-from syncpod.cli.temporal.pods import read_pod, require_answer
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import require_answer
 from syncpod.pod import Admission, Pod
 
 _FIELD: Final = "spec.ephemeralContainers"
@@ -38,7 +39,7 @@ async def _refusal(client: Client, pod: Pod) -> str:
 
     A pod that replaces a pod that is being deleted is new, and has no ephemeral containers.
     """
-    running = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    running = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name)
     if running is None or require_answer(running).pod.metadata.deletion_timestamp is not None:
         return f"{_FIELD}: must not be set in a manifest; they are added to a running pod"
     known = running.pod.spec.ephemeral_containers

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from syncpod.cli.console import waiting
 from syncpod.cli.failure import BadInput
 from syncpod.cli.temporal.liveness import absence
-from syncpod.cli.temporal.pods import read_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.unserved import never_served
 from syncpod.cli.temporal.updates import BUSY_PATIENCE_SECONDS, PATIENCE_SECONDS, answer_in_time
 from syncpod.messages.identity import node_task_queue
@@ -76,7 +76,7 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
         question = (there, frozenset((is_of_pod(path), name) for path, name in limits))
         if not limits or question in enforces:
             continue
-        known = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+        known = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name)
         if known is not None:
             if known.current and known.pod.status.phase != "Failed" and limits_of(known.pod) == limits:
                 enforces.add(question)

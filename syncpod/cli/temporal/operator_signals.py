@@ -17,13 +17,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.api.views.durations import short_duration
 from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
-from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import Settled, is_ready, settled, state_of, until_seen
-from syncpod.cli.temporal.pods import handle_of, not_found, require_pod
+from syncpod.cli.temporal.pods import handle_of, not_found
 from syncpod.journal.records import HistoryEntry
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.command_table import Payload, SignalSpec
-from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.queries import read_history
 from syncpod.pod import Pod
 from syncpod.pod.origin import is_asked_again, list_of
@@ -35,7 +34,7 @@ _POLL_SECONDS: Final = 0.1
 
 async def pod_to_signal(client: Client, namespace: str, name: str) -> Pod:
     """Return a pod that can be signalled. Raises Failure if there is none, or it has ended or is being deleted."""
-    pod = (await require_pod(client, namespace, name)).pod
+    pod = (await TemporalPods(client).required(namespace, name)).pod
     if pod.metadata.deletion_timestamp is not None:
         raise Failure(f'pod "{name}" is being deleted')
     if was_rejected(pod.status.phase, pod.status.message):
@@ -83,9 +82,9 @@ async def signal(client: Client, pod: Pod, sent: SignalSpec[Payload], payload: P
 
 async def records_of(client: Client, pod: Pod, name: str) -> Counter[HistoryEntry] | None:
     """Return the records of signals of this name in a pod's history; None if it does not answer now."""
-    workflow_id = pod_workflow_id(pod.metadata.namespace, pod.metadata.name)
+    key = pod.metadata.namespace, pod.metadata.name
     try:
-        answer: list[Any] = await ask_pod(client, workflow_id, "history", result_type=list)
+        answer: list[Any] = await TemporalPods(client).answer(key, "history", result_type=list)
     except (WorkflowQueryFailedError, RPCError):
         return None
     return Counter(one for one in read_history(answer) if one.subject == name and one.kind in ("signal", "rejected"))

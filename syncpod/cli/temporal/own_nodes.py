@@ -22,8 +22,8 @@ from syncpod.cli.temporal import session
 from syncpod.cli.temporal.liveness import absence
 from syncpod.cli.temporal.nodes import require_node
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import until_gone
-from syncpod.cli.temporal.pods import list_pods
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, answer_in_time, refused_because, stop_if_cancelled
 from syncpod.messages.node import FILE_SOURCE, node_workflow_id
 from syncpod.node.orphan_mark import why_orphaned
@@ -62,7 +62,11 @@ class OwnNodes:
         They are its pods without a workflow, and those that only a Kubernetes cluster can end.
         """
         with _refusals(self._client):
-            there = [one for one in await list_pods(self._client, None, EVERY_POD) if one.pod.spec.node_name == name]
+            there = [
+                one
+                for one in await TemporalPods(self._client).listed(None, EVERY_POD)
+                if one.pod.spec.node_name == name
+            ]
         if silent := [one for one in there if not one.current]:
             return [], [f"it does not answer: nothing is known of its {len(silent)} pods"]
         # Select only pods that answer: the labels of others may be incomplete.

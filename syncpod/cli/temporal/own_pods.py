@@ -20,8 +20,9 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphan_notes import orphan_of, way_for
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes, why_not_gone, why_silent_pod_is_left
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import until_gone
-from syncpod.cli.temporal.pods import list_pods, not_found, read_pod
+from syncpod.cli.temporal.pods import not_found
 from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, never_served
 from syncpod.settings.worker_record import read_worker_record, serving
 
@@ -47,13 +48,15 @@ class OwnPods:
 
     async def selected(self, selection: Selection) -> list[Thing]:
         """Return the selected pods. Raises Failure."""
-        pods = await list_pods(self._client, selection.namespace, selection.conditions)
+        pods = await TemporalPods(self._client).listed(selection.namespace, selection.conditions)
         fields = selection.fields
         return [Thing("Pod", *one.key) for one in pods if not fields.fields or fields.matches(one.document)]
 
     async def look(self, thing: Thing) -> DeletionResult:
         """Return the notes about a pod that would be deleted. Raises NotThere and Failure."""
-        return DeletionResult(notes=source_notes(await self._required(thing, read_pod(self._client, *thing[1:]))))
+        return DeletionResult(
+            notes=source_notes(await self._required(thing, TemporalPods(self._client).read(*thing[1:])))
+        )
 
     async def end(self, thing: Thing) -> DeletionResult:
         """Signal a pod to end. Raises NotThere and Failure."""

@@ -20,7 +20,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.cli.failure import AlreadyExists, BadInput, Failure
 from syncpod.cli.temporal.liveness import absence, lives
 from syncpod.cli.temporal.nodes import read_summary
-from syncpod.cli.temporal.pods import read_pod, require_pods_own
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import require_pods_own
 from syncpod.cli.temporal.updates import (
     AGAIN,
     PAUSE_SECONDS,
@@ -79,7 +80,7 @@ async def refuse_cordoned(client: Client, pods: Sequence[Pod], node: str) -> Map
     for pod in pods:
         there = pod.spec.node_name or node
         is_cordoned = there in nodes and nodes[there].unschedulable
-        if is_cordoned and await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+        if is_cordoned and await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name) is None:
             raise Cordoned(
                 f"pod {pod.metadata.name}: node {there} is cordoned, and takes no new pod: `syncpod uncordon {there}`"
             )
@@ -95,7 +96,7 @@ async def refuse_unmatched(client: Client, pod: Pod, node: str, nodes: Mapping[s
     summary = nodes.get(there)
     if summary is None or not summary.labels or matches_node(pod, there, summary.labels):
         return
-    if await read_pod(client, pod.metadata.namespace, pod.metadata.name) is None:
+    if await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name) is None:
         raise BadInput(
             f"pod {pod.metadata.name}: node {there} would reject it: {REASON}: {MESSAGE} "
             f"(`syncpod get nodes --show-labels`)"
@@ -138,7 +139,7 @@ async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Appl
     """Return the result if this command started a new pod's workflow. Else raise Failure: the outcome is unknown."""
     if await _has_begun(client, pod, command):
         return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
-    existing = await read_pod(client, pod.metadata.namespace, pod.metadata.name)
+    existing = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name)
     there = existing.pod.spec.node_name if existing is not None else ""
     raise Failure(
         f'pod "{pod.metadata.name}": {await absence(client, (there or node,))}, so it is not known whether the '
@@ -173,7 +174,7 @@ async def _is_to_be_created(client: Client, pod: Pod, command: str) -> bool:
     with contextlib.suppress(RPCError):
         if await _has_begun(client, pod, command):
             return False
-        if await read_pod(client, meta.namespace, meta.name) is not None:
+        if await TemporalPods(client).read(meta.namespace, meta.name) is not None:
             raise AlreadyExists("pods", meta.name, meta.namespace)
     return True
 

@@ -12,7 +12,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.input.manifests import admit_document
 from syncpod.cli.temporal.ephemeral_containers import without_known
 from syncpod.cli.temporal.pod_apply import apply_pod
-from syncpod.cli.temporal.pods import require_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.messages.pod_commands import Change
 from syncpod.pod import PodInvalid, parse_pod
 from syncpod.pod.problems import lines
@@ -27,7 +27,7 @@ async def change_pod(client: Client, namespace: str, name: str, change: Callable
     BadInput if the result is not a Pod or the change is not allowed, and Failure if there is no such pod or it does
     not answer.
     """
-    running = await require_pod(client, namespace, name)
+    running = await TemporalPods(client).required(namespace, name)
     before = running.document
     after = change(copy.deepcopy(before))
     if after == before:

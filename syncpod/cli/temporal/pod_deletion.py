@@ -20,13 +20,12 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.operator_signals import ACCEPT_SECONDS, records_of
-from syncpod.cli.temporal.pod_reads import ask_pod
+from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import until_gone
-from syncpod.cli.temporal.pods import handle_of, list_pods, read_pod, read_pods
+from syncpod.cli.temporal.pods import handle_of
 from syncpod.cli.view.progress import Progress
 from syncpod.journal.records import HistoryEntry
 from syncpod.lifecycle.termination import LONGEST_SECONDS
-from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import FILE_SOURCE, KUBERNETES_SOURCE
 from syncpod.messages.pod_commands import DELETE_POD
 from syncpod.node.orphan_mark import why_orphaned
@@ -50,7 +49,7 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
     `grace` is in seconds; None = the pod's own. The server keeps the signal while the pod's node is away. Raises
     Failure if the pod rejects the signal because it is not signed, and Squatted if the name is not a pod's.
     """
-    fetched = await read_pod(client, namespace, name)
+    fetched = await TemporalPods(client).read(namespace, name)
     if fetched is None:
         return None
     request: dict[str, str | int] = {} if grace is None else {"gracePeriodSeconds": grace}
@@ -74,7 +73,7 @@ async def _require_ending(client: Client, fetched: FetchedPod, before: Counter[H
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ACCEPT_SECONDS
     while loop.time() < deadline:
-        now = await read_pod(client, *fetched.key)
+        now = await TemporalPods(client).read(*fetched.key)
         if now is None or not now.current or now.pod.metadata.deletion_timestamp is not None:
             return
         for record in (await records_of(client, fetched.pod, DELETE_POD.name) or Counter()) - before:
@@ -134,7 +133,9 @@ def delete_all(config: ClientConnectConfig, here: NodeSettings, patience: timede
 
 
 async def _pods(client: Client, node: str) -> list[FetchedPod]:
-    return [fetched for fetched in await list_pods(client, None, Selector()) if fetched.pod.spec.node_name == node]
+    return [
+        fetched for fetched in await TemporalPods(client).listed(None, Selector()) if fetched.pod.spec.node_name == node
+    ]
 
 
 async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: timedelta | None) -> None:
@@ -153,7 +154,7 @@ async def _delete(client: Client, fetched_pods: list[FetchedPod], patience: time
         with Progress() as progress:
             while pending and asyncio.get_running_loop().time() < deadline:
                 _, pending = await asyncio.wait(pending, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                left = await read_pods(client, [waits[task].key for task in pending]) if pending else []
+                left = await TemporalPods(client).read_all([waits[task].key for task in pending]) if pending else []
                 progress.show([fetched for fetched in left if fetched is not None and _is_under_way(fetched)])
     finally:
         for task in pending:
@@ -198,13 +199,13 @@ async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
 
     Raises RPCError.
     """
-    now = await read_pod(client, *fetched.key)
+    now = await TemporalPods(client).read(*fetched.key)
     if now is None:
         return ""
     if not now.current:
         return why_silent_pod_is_left(now)
     try:
-        plan: dict[str, Any] = await ask_pod(client, pod_workflow_id(*fetched.key), "plan", result_type=dict)
+        plan: dict[str, Any] = await TemporalPods(client).answer(fetched.key, "plan", result_type=dict)
     except (RPCError, WorkflowQueryFailedError):
         return "its workflow does not answer"
     return "; ".join((_what_is_left(now, plan), *await _steps_of(client, fetched)))

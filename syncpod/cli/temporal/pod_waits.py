@@ -15,11 +15,10 @@ from syncpod.api.views.durations import short_duration
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.machine.kept_logs import last_words
 from syncpod.cli.temporal.pod_apply import Applied
-from syncpod.cli.temporal.pod_reads import OpenRuns, ask_read_pods
-from syncpod.cli.temporal.pods import handle_of, read_pod, read_pods
+from syncpod.cli.temporal.pod_source import TemporalPods
+from syncpod.cli.temporal.pods import handle_of
 from syncpod.cli.view.unready import unready
 from syncpod.lifecycle.rejection import was_rejected
-from syncpod.messages.identity import pod_workflow_id
 from syncpod.pod import Pod
 from syncpod.pod.origin import is_asked_again
 
@@ -80,15 +79,15 @@ async def until_settled(
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
     if timeout == timedelta() and all(one.node_is_away for one in applied):
         return [(one, None, Settled.NOT_YET) for one in applied]
-    keys, open_runs = [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied], OpenRuns(client)
+    keys, source = [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied], TemporalPods(client)
     outcome: list[Outcome] = []
     while True:
         begun = loop.time()
         try:
             async with asyncio.timeout_at(deadline if outcome else None):
-                fetched_pods = await read_pods(client, keys, open_runs)
+                fetched_pods = await source.read_all(keys)
                 show([fetched for fetched in fetched_pods if fetched is not None])
-                states = await _come_to(client, applied, fetched_pods)
+                states = await _come_to(source, applied, fetched_pods)
         except TimeoutError:  # a node that does not answer takes two seconds to do so
             return outcome
         outcome = list(zip(applied, fetched_pods, states, strict=True))
@@ -146,7 +145,7 @@ def _because(applied: Applied, fetched: FetchedPod | None) -> str:
 
 
 async def _come_to(
-    client: Client, applied: Sequence[Applied], fetched_pods: Sequence[FetchedPod | None]
+    source: TemporalPods, applied: Sequence[Applied], fetched_pods: Sequence[FetchedPod | None]
 ) -> list[Settled]:
     """Return the state of each applied pod; NOT_YET while the pod that it follows still exists.
 
@@ -159,19 +158,18 @@ async def _come_to(
         states.append(Settled.NOT_YET if follows else settled(fetched))
     ready = [at for at, state in enumerate(states) if state is Settled.READY]
     pods = [fetched.pod for at in ready if (fetched := fetched_pods[at]) is not None]
-    for at, is_idle in zip(ready, await _are_idle(client, pods), strict=True):
+    for at, is_idle in zip(ready, await _are_idle(source, pods), strict=True):
         states[at] = Settled.READY if is_idle else Settled.NOT_YET
     return states
 
 
-async def _are_idle(client: Client, pods: Sequence[Pod]) -> list[bool]:
+async def _are_idle(source: TemporalPods, pods: Sequence[Pod]) -> list[bool]:
     """Return for each pod whether its workflow has no steps and no back-offs left; False if it does not answer.
 
     Ephemeral containers that wait for a back-off do not count: they are not part of the applied manifest.
     """
-    plans = await ask_read_pods(
-        client, [pod_workflow_id(pod.metadata.namespace, pod.metadata.name) for pod in pods], "plan", result_type=dict
-    )
+    keys = [(pod.metadata.namespace, pod.metadata.name) for pod in pods]
+    plans = await source.answers(keys, "plan", result_type=dict)
     return [plan is not None and _is_idle(pod, plan) for pod, plan in zip(pods, plans, strict=True)]
 
 
@@ -189,9 +187,9 @@ async def until_seen(
 
     `deadline` is in the loop's time; None = no limit. The pod is read at least once.
     """
-    open_runs = OpenRuns(client)
+    source = TemporalPods(client)
     while True:
-        fetched = await read_pod(client, namespace, name, open_runs)
+        fetched = await source.read(namespace, name)
         if seen(fetched):
             return fetched, True
         if deadline is not None and asyncio.get_running_loop().time() >= deadline:
@@ -219,7 +217,7 @@ async def until_gone(client: Client, namespace: str, name: str, uid: str) -> Non
             run = (await handle.describe()).run_id
             await client.get_workflow_handle(handle.id, run_id=run).result(follow_runs=False)
         except (WorkflowContinuedAsNewError, WorkflowFailureError):
-            fetched = await read_pod(client, namespace, name)
+            fetched = await TemporalPods(client).read(namespace, name)
             if fetched is None or (uid and fetched.current and fetched.pod.metadata.uid != uid):
                 return
         except RPCError as error:
