@@ -35,8 +35,6 @@ class NodeApi:
     def __init__(self) -> None:
         """Start without a connection."""
         self._session: Session | None = None
-        self._here: Any = None
-        """The source of pods for the handlers in this process; None until it is needed."""
 
     def __enter__(self) -> Self:
         """Return this client; leaving the block closes its connection."""
@@ -126,8 +124,7 @@ class NodeApi:
         from syncpod.cli.temporal.pod_source import TemporalPods
 
         async def work(connected: Client) -> Reply:
-            self._here = self._here or TemporalPods(connected)
-            return await answer_in_process(self._here, path, query, accept)
+            return await answer_in_process(TemporalPods(connected), path, query, accept)
 
         return self._in_process().run(work)
 

@@ -78,7 +78,6 @@ async def test_a_debug_copy_does_not_change_a_pod_that_was_created_meanwhile(
     web, copy = fresh_name(), fresh_name()
     await syncpod("apply", "-f", "-", *on, "--wait", stdin=as_json(manifest(web), manifest(copy)))
     before, read = await shown(syncpod, "pod", copy), TemporalPods.read
-
     reads: dict[str, bool] = {}
 
     async def too_early(self: TemporalPods, namespace: str, name: str) -> Any:

@@ -128,7 +128,11 @@ class TemporalPods:
     """
 
     def __init__(self, client: Client) -> None:
-        """Read through this client. A command that waits for pods reads them through one instance."""
+        """Read through this client.
+
+        One instance queries the server for a pod's open run only every `OPEN_SECONDS`: a command that waits for pods
+        keeps its instance, and each other read has its own.
+        """
         self._client = client
         self._open_runs = OpenRuns(client)
         self._silent: dict[str, FetchedPod] = {}
