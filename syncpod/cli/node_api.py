@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 
-_NAMED: Final = 50
-"""Maximum number of pods named in a request to a worker. For more, all pods are requested, and the answer is
-filtered."""
+NAMED: Final = 50
+"""Maximum number of pods named in a request to a worker. For more, all pods are requested, which are
+read from visibility, and the answer is filtered."""
 
 
 class NodeApi:
@@ -65,7 +65,7 @@ class NodeApi:
         ValueError. Then the handlers in this process answer the request. Other exceptions of `read` are passed on.
         """
         directory = state_of_own_worker()
-        few = query if sum(name == "pod" for name, _ in query) <= _NAMED else [one for one in query if one[0] != "pod"]
+        few = query if sum(name == "pod" for name, _ in query) <= NAMED else [one for one in query if one[0] != "pod"]
         reply = None if directory is None else client.ask(directory, path, few, accept=accept)
         if reply is not None and (reply.code == 200 or _is_without(reply)):
             try:

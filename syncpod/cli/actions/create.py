@@ -11,7 +11,7 @@ from syncpod.cli.actions.apply_dry_run import try_manifests
 from syncpod.cli.failure import AlreadyExists, Failure
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.machine.object_store import find
-from syncpod.cli.node_api import NodeApi
+from syncpod.cli.node_api import NAMED, NodeApi
 from syncpod.node.orphan_mark import why_orphaned
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def _existing_pods(manifests: Manifests) -> list[str]:
     with NodeApi() as api:
         for namespace in dict.fromkeys(meta.namespace for meta in metas):
             named = [("pod", meta.name) for meta in metas if meta.namespace == namespace]
-            there |= api.get(f"/api/v1/namespaces/{namespace}/pods", named, read=_keys)
+            for first in range(0, len(named), NAMED):
+                some = named[first : first + NAMED]
+                there |= api.get(f"/api/v1/namespaces/{namespace}/pods", some, read=_keys)
     found = [meta for meta in metas if (meta.namespace, meta.name) in there]
     return [str(AlreadyExists("pods", meta.name, meta.namespace)) for meta in found]
 
