@@ -1,4 +1,4 @@
-"""Flags of `fleet logs` and `fleet explain` are sent to the node unchanged, and the node reports errors in them."""
+"""Flags of `fleet logs`, `explain` and `top`: most are sent to the node unchanged, which reports errors in them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 import typer
 from temporalio.client import Client
 
-from syncpod.cli.actions import fleet_explain, fleet_logs
+from syncpod.cli.actions import fleet_explain, fleet_logs, fleet_top
 from syncpod.cli.commands.fleet_explain import explain
 from syncpod.cli.commands.fleet_logs import logs
-from syncpod.cli.failure import BadInput
+from syncpod.cli.commands.fleet_top import pod
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.command_streams import Output, Write
 from syncpod.cli.temporal import fleet
@@ -53,6 +54,16 @@ def test_a_time_that_is_given_without_a_value_is_not_ignored(asked: list[list[st
     assert asked == [
         ["logs", "web", "--namespace=default", f"--since={text}", f"--since-time={text}"],
         ["explain", "web", "--namespace=default", f"--at={text}", f"--since={text}"],
+    ]
+
+
+def test_flags_about_lives_traces_and_errors_are_sent_to_the_node(asked: list[list[str]]) -> None:
+    with pytest.raises(typer.Exit):
+        logs(["web"], restart=1, uid="u", ignore_errors=True, max_log_requests=9)
+    explain(["web"], uid="u", start=True, trace=True)
+    assert asked == [
+        ["logs", "web", "--namespace=default", "--restart=1", "--uid=u", "--max-log-requests=9", "--ignore-errors"],
+        ["explain", "web", "--namespace=default", "--uid=u", "--start", "--trace"],
     ]
 
 
@@ -148,3 +159,47 @@ def test_logs_that_are_followed_together_are_not_mixed_within_a_line(
         logs(selector="app=web", follow=True)
     assert sorted(written) == [b"from n1\n", b"from n2\n", b"no end of n1", b"no end of n2"]
     assert selectable == []
+
+
+def test_as_many_pods_are_followed_as_max_log_requests_says(
+    selectable: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupts, "enable", lambda: None)
+    with pytest.raises(BadInput, match=r"^2 pods would be followed, but at most 1 may be: raise --max-log-requests"):
+        logs(selector="app=web", follow=True, max_log_requests=1)
+    with pytest.raises(BadInput, match=r"^--max-log-requests: must be 1 or more containers"):
+        logs(selector="app=web", follow=True, max_log_requests=0)
+    assert selectable == []
+
+
+@pytest.mark.usefixtures("selectable")
+def test_a_node_that_does_not_answer_is_reported_with_ignore_errors(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = list[str]()
+
+    async def there(_client: Client, node: FleetNodeView, words: list[str], **_: Any) -> int:
+        if node.name == "n1":
+            raise Failure("node n1 does not answer")
+        read.append(words[1])
+        return 0
+
+    monkeypatch.setattr(fleet_logs, "run_there", there)
+    with pytest.raises(Failure, match=r"^node n1 does not answer"):
+        logs(selector="app=web")
+    assert read == []
+    with pytest.raises(typer.Exit):
+        logs(selector="app=web", ignore_errors=True)
+    assert read == ["web-2"]
+    assert capsys.readouterr().err == "Note: pod web-1: node n1 does not answer\n"
+
+
+def test_the_sum_of_all_nodes_is_in_the_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [["web-1", "12m", "3Mi", "n1"], ["web-2", "990m", "1000Mi", "n2"]]
+    monkeypatch.setattr(fleet_top, "_rows", lambda *_: ([*rows], [], set()))
+    pod(with_sum=True)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [
+        *rows, ["________", "________"], ["1002m", "1003Mi"],
+    ]  # fmt: skip

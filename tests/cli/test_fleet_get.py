@@ -6,11 +6,14 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 
+from syncpod.cli.actions import fleet_describe
+from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.fleet_names import names_of_kinds
 from syncpod.cli.input.kind_words import NODES, PODS
@@ -247,6 +250,82 @@ def test_a_watch_without_an_object_prints_nothing_as_kubectls(
 def test_a_watch_waits_for_no_name_that_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fleet", "get", "pods", "web-1", "other", "-w", "-o", "name"]) == 1
     assert capsys.readouterr() == ("pod/web-1\n", 'syncpod: pods "other" not found in the fleet\n')
+
+
+def test_the_objects_of_a_manifest_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "all.yaml").write_text(
+        "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web}}\n---\n"
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}\n---\n"
+        "{apiVersion: v1, kind: Pod, metadata: {name: gone}}\n"
+    )
+    assert run(["fleet", "get", "-f", str(tmp_path), "-o", "name"]) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == ["deployment.apps/web", "configmap/settings"]
+    assert err == 'syncpod: pods "gone" not found in the fleet\n'
+    assert run(["fleet", "get", "pods", "-f", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == "syncpod: name what to list, or give its manifest with -f, not both\n"
+    assert run(["fleet", "get"]) == 2
+    assert capsys.readouterr().err.startswith("syncpod: KIND: required: nodes, pods, ")
+
+
+@pytest.mark.parametrize(
+    ("line", "described"),
+    [
+        ("-l app=web", ["web-1 on n1"]),
+        ("pods -l app=web", ["web-1 on n1"]),
+        ("pods", ["web-1 on n1"]),
+        ("pods -l app=web --node n2", []),
+        ("pods -l app=other", []),
+        ("pod web-1", ["web-1 on "]),
+    ],
+)
+def test_pods_are_described_by_their_labels(
+    line: str, described: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = list[str]()
+
+    async def describe(_client: Client, descriptions: Descriptions, name: str, _namespace: str, node: str) -> None:
+        descriptions.begin()
+        found.append(f"{name} on {node}")
+
+    monkeypatch.setattr(fleet_describe, "describe_pod", describe)
+    assert run(["fleet", "describe", *line.split()]) == 0
+    assert found == described
+    assert capsys.readouterr().err == ("" if described else "No resources found in default namespace.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("deployments -l of=web", ["web"]),
+        ("deployments -l of=logs", []),
+        ("nodes -l zone", ["n1"]),
+        ("cm", ["settings"]),
+    ],
+)
+def test_other_kinds_are_described_by_their_labels(
+    line: str, first: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def view(_: Client, name: str) -> FleetNodeView:
+        return FleetNodeView(name=name)
+
+    monkeypatch.setattr(fleet, "view", view)
+    assert run(["fleet", "describe", *line.split()]) == 0
+    names = [each.split()[1] for each in capsys.readouterr().out.splitlines() if each.startswith("Name:")]
+    assert names == first
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("", "name what to describe, a kind (deployment, daemonset, node, pod, configmap or secret) and a name, or "),
+        ("pod web-1 -l app=web", "name what to describe, or choose it with --selector, not both"),
+        ("cm -l app=web", "--selector: not for a ConfigMap: its labels are sealed, and only its nodes can read them"),
+    ],
+)
+def test_a_description_needs_a_name_a_kind_or_labels(line: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fleet", "describe", *line.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"syncpod: {why}")
 
 
 def test_an_object_is_described_without_its_content(capsys: pytest.CaptureFixture[str]) -> None:

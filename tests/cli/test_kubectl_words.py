@@ -78,7 +78,6 @@ def test_destructive_commands_are_not_suggested_for_similar_words() -> None:
         ),
         ("fleet create", "'create' is not a command of a fleet: "),
         ("fleet cordon -l a=b", "No such option: -l: name the nodes: `syncpod fleet get nodes -l SELECTOR -o name`"),
-        ("fleet apply -k dir", "No such option: -k: pipe `kubectl kustomize DIR` into `-f -`"),
     ],
 )
 def test_what_a_fleet_lacks_of_kubectl_is_told_with_what_there_is_instead(

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from syncpod.api.field_selector import FieldSelector
+from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
 from syncpod.cli.input.kind_words import OBJECTS, PODS
-from syncpod.cli.temporal import fleet, fleet_objects, fleet_workloads
+from syncpod.cli.listing import selecting
+from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
 from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
 from syncpod.cli.temporal.fleet_unheard import unheard
 from syncpod.cli.view import unheard_pod
@@ -20,27 +23,41 @@ from syncpod.cli.view.untaken_pod import described, described_without_node
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from syncpod.api.label_selector import Selector
 
-def describe_things(things: Mapping[str, Sequence[str]], namespace: str, node: str, state_dir: str) -> None:
-    """Print the description of each of these names by kind.
+
+def describe_things(
+    things: Mapping[str, Sequence[str]], namespace: str, conditions: Selector, node: str, state_dir: str
+) -> None:
+    """Print the description of each of these names by kind; without names, of all of the kind that meet the conditions.
 
     `node` is the node of the pods; "" = any. Raises BadInput, and one Failure for all that cannot be described.
     """
+    nothing = "No resources found" if set(things) == {"Node"} else f"No resources found in {namespace} namespace."
 
     async def work(client: Client) -> None:
         descriptions = Descriptions()
         for kind, names in things.items():
-            for name in names:
+            chosen = [(name, node) for name in names]
+            for name, where in chosen or await _chosen(client, kind, namespace, conditions, node):
                 try:
                     if kind in PODS.values():
-                        await describe_pod(client, descriptions, name, namespace, node)
+                        await describe_pod(client, descriptions, name, namespace, where)
                     else:
                         descriptions.show(await _description(client, kind, name, namespace))
                 except Failure as failure:  # the others are described all the same
                     descriptions.failures.append(failure)
-        descriptions.end("")
+        descriptions.end(nothing)
 
     fleet.run(work, state_dir=state_dir)
+
+
+async def _chosen(client: Client, kind: str, namespace: str, conditions: Selector, node: str) -> list[tuple[str, str]]:
+    """Return the objects of a kind that meet the conditions: the name of each, and a pod's node. Raises Failure."""
+    found = await fleet_lists.find(client, kind, (), selecting(namespace, conditions, FieldSelector()))
+    for note in found.notes:
+        remark(note)
+    return [(row.name, row.place) for row in found.rows if kind not in PODS.values() or node in ("", row.place)]
 
 
 async def _description(client: Client, kind: str, name: str, namespace: str) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from syncpod.cli.actions.exec import write_ours
 from syncpod.cli.console import remark
-from syncpod.cli.failure import BadInput
+from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fleet_remote_commands import run_there
 from syncpod.cli.streams.command_streams import Output
 from syncpod.cli.temporal import fleet
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector
     from syncpod.cli.streams.command_streams import Write
     from syncpod.cli.temporal.fleet_pods import FoundPod
-
-_FOLLOWED: Final = 5
-"""Maximum number of pods that are followed at once, as in kubectl."""
 
 
 def print_pod_logs(words: Sequence[str], namespace: str, node: str, flags: Sequence[str], state_dir: str) -> int:
@@ -39,18 +36,29 @@ def print_pod_logs(words: Sequence[str], namespace: str, node: str, flags: Seque
 
 
 def print_selected_logs(
-    conditions: Selector, namespace: str, node: str, flags: Sequence[str], state_dir: str, *, follow: bool
+    conditions: Selector,
+    namespace: str,
+    node: str,
+    flags: Sequence[str],
+    state_dir: str,
+    *,
+    most_followed: int | None,
+    ignore_errors: bool,
 ) -> int:
     """Print the logs of all pods whose labels meet the conditions; return the highest exit code.
 
-    Raises BadInput, also if too many pods would be followed, and Failure.
+    The logs are followed together, those of at most `most_followed` pods; None = they are not followed. With
+    `ignore_errors`, a node that does not answer is reported, and the others' logs are printed. Raises BadInput, also if
+    too many pods would be followed, and Failure.
     """
+    read = _reported if ignore_errors else _read
 
     async def work(client: Client) -> int:
         pods = await selected_pods(client, conditions.matches, namespace, node)
         if not pods:
             remark(f"No resources found in {namespace} namespace.")
-        return await _read_all([partial(_read, client, pod, flags, state_dir) for pod in pods], follow=follow)
+        logs = [partial(read, client, pod, flags, state_dir) for pod in pods]
+        return await _read_all(logs, most_followed)
 
     return fleet.run(work, state_dir=state_dir)
 
@@ -60,12 +68,24 @@ async def _read(client: Client, pod: FoundPod, flags: Sequence[str], state_dir: 
     return await run_there(client, pod.node, ["logs", pod.name, *flags], write=write, state_dir=state_dir)
 
 
-async def _read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], *, follow: bool) -> int:
+async def _reported(client: Client, pod: FoundPod, flags: Sequence[str], state_dir: str, write: Write) -> int:
+    """Have a pod's node read its logs, and return the exit code; print a note if the node does not answer."""
+    try:
+        return await _read(client, pod, flags, state_dir, write)
+    except Failure as failure:
+        remark(f"Note: pod {pod.name}: {failure}")
+        return 0
+
+
+async def _read_all(logs: Sequence[Callable[[Write], Awaitable[int]]], most_followed: int | None) -> int:
     """Write logs one after the other, or follow all at once; return the highest exit code. Raises BadInput."""
-    if not follow:
+    if most_followed is None:
         return max([await read(write_ours) for read in logs], default=0)
-    if len(logs) > _FOLLOWED:
-        raise BadInput(f"{len(logs)} pods would be followed, but at most {_FOLLOWED} may be: choose fewer")
+    if len(logs) > most_followed:
+        raise BadInput(
+            f"{len(logs)} pods would be followed, but at most {most_followed} may be: "
+            "raise --max-log-requests, or choose fewer"
+        )
 
     return max(await asyncio.gather(*map(_by_lines, logs)), default=0)
 

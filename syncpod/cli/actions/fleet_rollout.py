@@ -72,26 +72,33 @@ def print_status(
     """
 
     async def work(client: Client) -> None:
-        loop, said, is_pause_said = asyncio.get_running_loop(), "", False
-        end = loop.time() + patience.total_seconds() if patience else None
-        while True:
-            (view,) = await fleet_workloads.views(client, kind, namespace, [name])
-            found = rollout_status(view, revision)
-            if found.state == "failed":
-                raise Failure(found.text)
-            if found.text != said:
-                said = found.text
-                say(said)
-            if found.state == "done" or not watch:
-                return
-            if view.paused and not is_pause_said:
-                is_pause_said = True
-                remark(f"it is paused: `{program()} fleet rollout resume {kind.lower()}/{name}` resumes it")
-            if end is not None and loop.time() >= end:
-                raise Failure("timed out waiting for the rollout to end; the rollout continues")
-            await asyncio.sleep(_LOOK_SECONDS)
+        end = asyncio.get_running_loop().time() + patience.total_seconds() if patience else None
+        await follow_rollout(client, kind, name, namespace, revision, end, watch=watch)
 
     fleet.run(work, state_dir=state_dir)
+
+
+async def follow_rollout(
+    client: Client, kind: str, name: str, namespace: str, revision: int, end: float | None, *, watch: bool = True
+) -> None:
+    """Print how the newest rollout stands as `print_status` does, until `end` in the loop's time; None = no limit."""
+    loop, said, is_pause_said = asyncio.get_running_loop(), "", False
+    while True:
+        (view,) = await fleet_workloads.views(client, kind, namespace, [name])
+        found = rollout_status(view, revision)
+        if found.state == "failed":
+            raise Failure(found.text)
+        if found.text != said:
+            said = found.text
+            say(said)
+        if found.state == "done" or not watch:
+            return
+        if view.paused and not is_pause_said:
+            is_pause_said = True
+            remark(f"it is paused: `{program()} fleet rollout resume {kind.lower()}/{name}` resumes it")
+        if end is not None and loop.time() >= end:
+            raise Failure(f"timed out waiting for the rollout of {kind.lower()}/{name} to end; the rollout continues")
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def restart_pods(kind: str, name: str, namespace: str, state_dir: str) -> None:

@@ -36,6 +36,8 @@ class PodUsageRequest:
     sort_by: str
     """``cpu`` or ``memory``, the highest first; "" = by name."""
     headers: bool
+    with_sum: bool
+    """Whether a last line has the sum of all."""
 
 
 def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
@@ -59,6 +61,13 @@ def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
             head, found = head[1:], [row[1:] for row in found]
     at = {"cpu": -3, "memory": -2}.get(request.sort_by)
     found.sort(key=(lambda row: row) if at is None else (lambda row: (-_number(row[at]), row)))
+    if found and request.with_sum:
+        blank, cpu, memory = (
+            [""] * len(head),
+            sum(_number(row[-3]) for row in found),
+            sum(_number(row[-2]) for row in found),
+        )
+        found += [[*blank, "________", "________", ""], [*blank, f"{cpu}m", f"{memory}Mi", ""]]
     if found or not names:
         _print([*head, *_MEASURES, "NODE"], found, headers=request.headers)
     if trouble:

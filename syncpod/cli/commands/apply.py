@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from syncpod.cli.failure import BadInput
-from syncpod.cli.input.arguments import read_dry_run, read_timeout
+from syncpod.cli.input.arguments import read_apply
 from syncpod.cli.input.options import (
     DryRun,
     Filenames,
@@ -17,13 +12,14 @@ from syncpod.cli.input.options import (
     Node,
     Recursive,
     Timeout,
+    UntilUp,
 )
 
 
 def apply(
     filename: Filenames = None,
     namespace: ManifestNamespace = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until every pod is ready or has finished.")] = False,
+    wait: UntilUp = False,
     timeout: Timeout = "5m",
     node: Node = "",
     dry_run: DryRun = "none",
@@ -46,14 +42,9 @@ def apply(
     steps. A new pod whose limits its node cannot enforce is refused. A pod with a field that its node's runtime does
     not support is created, with a warning, and waits.
     """
-    if kustomize:
-        raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod apply -f -")
-    if not filename:
-        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
-    patience = read_timeout(timeout)
-    mark = read_dry_run(dry_run)
-    if mark and wait:
-        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
+    filename = filename or []
+    mark, patience = read_apply("apply", filename, kustomize, dry_run=dry_run, wait=wait, timeout=timeout)
+
     from syncpod.cli.input.manifests import admitted
 
     manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)

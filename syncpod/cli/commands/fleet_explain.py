@@ -16,9 +16,11 @@ def explain(
     output: OnlyJson = "",
     at: local.At = None,
     since: local.Since = None,
+    uid: local.Uid = "",
     start: local.Start = False,
     restart: local.Restart = None,
     container: local.OfContainer = "",
+    trace: local.Trace = False,
     placement: local.Placement = False,
     state_dir: StateDir = "",
 ) -> None:
@@ -35,7 +37,7 @@ def explain(
     """
     numbered = {"--at": at, "--since": since, "--restart": restart}
     if placement:
-        others = {"--node": node, "--start": start, "--container": container}
+        others = {"--node": node, "--uid": uid, "--start": start, "--container": container, "--trace": trace}
         given = [flag for flag, value in numbered.items() if value is not None]
         given += [flag for flag, value in others.items() if value]
 
@@ -44,9 +46,11 @@ def explain(
         explain_placement(what, namespace, output, given, state_dir)
         return
     # A flag such as --at is sent even with an empty value: the node's error says what is valid.
-    flags = [f"{flag}={text}" for flag, text in (("--output", output), ("--container", container)) if text]
+    texts = {"--output": output, "--uid": uid, "--container": container}
+    flags = [f"{flag}={text}" for flag, text in texts.items() if text]
     flags += [f"{flag}={value}" for flag, value in numbered.items() if value is not None]
     flags += ["--start"] if start else []
+    flags += ["--trace"] if trace else []
     words = [part for word in what or [] for part in word.split("/", 1)]
     is_node = bool(words) and words[0] in NODE_WORDS
     if is_node and len(words) != 2:

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
-
-import typer
+from functools import partial
+from typing import Final
 
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.fleet_names import names_of_kinds
+from syncpod.cli.input.deletion_request import words_of_files
+from syncpod.cli.input.fleet_names import labels_are_sealed, names_of_kinds
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
     AllNamespaces,
     FieldConditions,
+    Filenames,
     LabelKeys,
     ListOutput,
-    Namespace,
+    NamespaceOrFiles,
     NoHeaders,
     Selector,
     ShowLabels,
     SortBy,
     StateDir,
+    Things,
     Watch,
 )
 from syncpod.cli.listing import Form, read_form
@@ -33,8 +35,8 @@ _ALL: Final = tuple(KINDS)[::-1]
 
 
 def get(
-    what: Annotated[list[str], typer.Argument(metavar="KIND NAME", hidden=True, show_default=False)],
-    namespace: Namespace = "default",
+    what: Things = None,
+    namespace: NamespaceOrFiles = "",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
     output: ListOutput = "",
@@ -44,14 +46,21 @@ def get(
     show_labels: ShowLabels = False,
     field_selector: FieldConditions = "",
     sort_by: SortBy = "",
+    filename: Filenames = None,
     state_dir: StateDir = "",
 ) -> None:
     """List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.
 
-    Name several kinds as `deployments,daemonsets`, or as `deployment/web pod/web-1`; `all` stands for pods, daemonsets
-    and deployments. A node is `Unknown` when it has not answered the fleet for a grace period. Its pods may still be
-    running.
+    Name several kinds as `deployments,daemonsets`, or as `deployment/web pod/web-1`, or those of a manifest with `-f
+    FILE`; `all` stands for pods, daemonsets and deployments. A node is `Unknown` when it has not answered the fleet for
+    a grace period. Its pods may still be running.
     """
+    if filename:
+        from syncpod.cli.input.fleet_manifests import named_in
+
+        what, namespace = words_of_files(what, partial(named_in, filename, namespace))
+    if not what:
+        raise BadInput(f"KIND: required: {_KNOWN}, or the manifest of what to list with -f")
     things = names_of_kinds(what, {**NODES, **PODS, **WORKLOADS, **OBJECTS}, _KNOWN, _ALL)
     form = read_form(
         things,
@@ -88,6 +97,6 @@ def _refuse_sealed(
             f"--output: must be name or wide for a {sealed[0]}: its content is sealed, and only its nodes can read it"
         )
     if sealed and (flag := next((flag for flag, given in for_labels.items() if given), "")):
-        raise BadInput(f"{flag}: not for a {sealed[0]}: its labels are sealed, and only its nodes can read them")
+        raise labels_are_sealed(flag, sealed[0])
     if sealed and sort_by:
         raise BadInput(f"--sort-by: not for a {sealed[0]}: it is sealed, and only its nodes can read it")

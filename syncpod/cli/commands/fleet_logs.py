@@ -25,6 +25,7 @@ def logs(
     follow: local.Follow = False,
     previous: local.Previous = False,
     restart: local.Restart = None,
+    uid: local.Uid = "",
     tail: local.Tail = -1,
     since: local.Since = None,
     since_time: local.SinceTime = None,
@@ -32,15 +33,19 @@ def logs(
     limit_bytes: local.LimitBytes = 0,
     timestamps: local.Timestamps = False,
     prefix: local.Prefix = False,
+    ignore_errors: local.IgnoreErrors = False,
+    max_log_requests: local.MaxLogRequests = local.MOST_FOLLOWED,
     state_dir: StateDir = "",
 ) -> None:
     """Print the logs of a pod's containers on any node of the fleet.
 
     The node reads them as `syncpod logs` does there, and sends them sealed. `deployment/web` means one of the
     Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
-    prints the last ten lines of each selected pod of the fleet, or as many as --tail says; it follows up to five pods.
+    prints the last ten lines of each selected pod of the fleet, or as many as --tail says. --max-log-requests counts
+    pods here. With --ignore-errors, a node that does not answer is reported, and the other pods' logs are printed.
     """
     words, container = _pod_and_container(what or (), container)
+    local.require_numbers(tail, limit_bytes, max_log_requests)
     conditions = read_selector(selector)
     if bool(words) == bool(conditions.requirements):
         raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
@@ -49,10 +54,12 @@ def logs(
     elif tail == -1:
         tail = local.SELECTED_TAIL
     given = {"--container": container or None, "--since": since, "--since-time": since_time, "--restart": restart}
+    given["--uid"] = uid or None
     numbers = {"--tail": (tail, -1), "--limit-bytes": (limit_bytes, 0)}
+    numbers["--max-log-requests"] = (max_log_requests, local.MOST_FOLLOWED)
     switches = {
         "--all-containers": all_containers, "--follow": follow, "--previous": previous, "--rotated": rotated,
-        "--timestamps": timestamps, "--prefix": prefix,
+        "--timestamps": timestamps, "--prefix": prefix, "--ignore-errors": ignore_errors,
     }  # fmt: skip
     flags = [f"--namespace={namespace}", *_flags(given, numbers, switches)]
 
@@ -64,7 +71,15 @@ def logs(
     if words:
         code = print_pod_logs(words, namespace, node, flags, state_dir)
     else:
-        code = print_selected_logs(conditions, namespace, node, flags, state_dir, follow=follow)
+        code = print_selected_logs(
+            conditions,
+            namespace,
+            node,
+            flags,
+            state_dir,
+            most_followed=max_log_requests if follow else None,
+            ignore_errors=ignore_errors,
+        )
     raise typer.Exit(code)
 
 

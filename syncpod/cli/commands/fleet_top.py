@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from syncpod.cli.commands import top as local
@@ -27,8 +25,9 @@ app = typer.Typer(cls=Group, help="Show the CPU and memory usage of the fleet's 
 
 def pod(
     what: PodNames = None,
-    containers: Annotated[bool, typer.Option("--containers", help="A line for each container.")] = False,
+    containers: local.Containers = False,
     sort_by: local.SortBy = "",
+    with_sum: local.WithSum = False,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",
@@ -54,6 +53,7 @@ def pod(
         by_container=containers,
         nodes=(node,) if node else (),
         sort_by=sort_by,
+        with_sum=with_sum,
         headers=not no_headers,
     )
     print_pod_usage(request, state_dir)

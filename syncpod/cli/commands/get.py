@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.failure import Failure
 from syncpod.cli.input.arguments import named, named_nodes, with_likely_kind
-from syncpod.cli.input.deletion_request import Thing
+from syncpod.cli.input.deletion_request import words_of_files
 from syncpod.cli.input.options import (
     AllNamespaces,
     FieldConditions,
@@ -48,11 +49,9 @@ def get(
     indices, `[*]` and filters, `[?(@.type=="Ready")]`; `..`, slices and unions are not supported.
     """
     if filename:
-        if what:
-            raise BadInput("name what to list, or give its manifest with -f, not both")
         from syncpod.cli.input.manifests import named_in
 
-        what, namespace = _words_of(named_in(filename, namespace))
+        what, namespace = words_of_files(what, partial(named_in, filename, namespace))
     things = _things(what or [])
     form = read_form(
         things,
@@ -83,11 +82,3 @@ def _things(words: Sequence[str]) -> Mapping[Listed, Sequence[str]]:
     """Return the named objects by kind; a kind without names means all of the kind. Raises BadInput."""
     nodes = named_nodes(words)
     return {"Node": nodes} if nodes is not None else dict(named(words).items())
-
-
-def _words_of(things: Sequence[Thing]) -> tuple[list[str], str]:
-    """Return the words that name these things, and their namespace. Raises BadInput for several namespaces."""
-    namespaces = {each.namespace for each in things}
-    if len(namespaces) > 1:
-        raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
-    return [f"{each.kind.lower()}/{each.name}" for each in things], next(iter(namespaces), "default")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SELECTED_TAIL = 10
 """The default of --tail when pods are chosen by label: lines of each container, as with kubectl."""
-
+MOST_FOLLOWED = 5
+"""The default of --max-log-requests, as with kubectl."""
 
 AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")]
@@ -79,7 +80,7 @@ def logs(
     timestamps: Timestamps = False,
     prefix: Prefix = False,
     ignore_errors: IgnoreErrors = False,
-    max_log_requests: MaxLogRequests = 5,
+    max_log_requests: MaxLogRequests = MOST_FOLLOWED,
 ) -> None:
     """Print the logs of a pod's containers.
 
@@ -94,7 +95,7 @@ def logs(
     is chosen, and a note names that life; --uid chooses another life. `syncpod explain` lists the instances and lives.
     """
     name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
-    _require_numbers(tail, limit_bytes, max_log_requests)
+    require_numbers(tail, limit_bytes, max_log_requests)
     chosen = LoggedContainers(namespace, name, selector, container, all_containers)
     manner = LogManner(
         follow=follow,
@@ -158,7 +159,7 @@ def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all
         raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
 
 
-def _require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:
+def require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:
     """Raise BadInput for a number that is out of range."""
     if tail < -1:
         raise BadInput("--tail: must be 0 or more lines")

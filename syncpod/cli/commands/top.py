@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Group, help="Show the CPU and memory usage of pods and of the node.", no_args_is_help=True)
 
 SortBy = Annotated[str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.")]
+Containers = Annotated[bool, typer.Option("--containers", help="A line for each container.")]
+WithSum = Annotated[bool, typer.Option("--sum", help="Print the sum in a last line.")]
 Watch = Annotated[
     bool,
     typer.Option("--watch", "-w", help="Keep measuring: a terminal draws the table again, else it follows itself."),
@@ -28,9 +30,9 @@ Watch = Annotated[
 
 def pod(
     what: PodNames = None,
-    containers: Annotated[bool, typer.Option("--containers", help="A line for each container.")] = False,
+    containers: Containers = False,
     sort_by: SortBy = "",
-    with_sum: Annotated[bool, typer.Option("--sum", help="Print the sum in a last line.")] = False,
+    with_sum: WithSum = False,
     namespace: Namespace = "default",
     all_namespaces: AllNamespaces = False,
     selector: Selector = "",

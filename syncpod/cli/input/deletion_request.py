@@ -30,6 +30,20 @@ class Thing(NamedTuple):
         return f'{resource} "{self.name}"'
 
 
+def words_of_files(words: Sequence[str] | None, files: Callable[[], Sequence[Thing]]) -> tuple[list[str], str]:
+    """Return the words that name the objects of the manifests of ``get -f``, and their namespace.
+
+    `files` reads the manifests. Raises BadInput, also for several namespaces, and if there are `words` as well.
+    """
+    if words:
+        raise BadInput("name what to list, or give its manifest with -f, not both")
+    things = files()
+    namespaces = {each.namespace for each in things}
+    if len(namespaces) > 1:
+        raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
+    return [f"{each.kind.lower()}/{each.name}" for each in things], next(iter(namespaces), "default")
+
+
 @dataclass(frozen=True)
 class Selection:
     """Objects to delete, chosen by kind, namespace, labels and fields in place of names."""

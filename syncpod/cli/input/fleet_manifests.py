@@ -36,14 +36,15 @@ class FleetManifests:
     warnings: list[str]
 
 
-def fleet_manifests(sources: Sequence[str], namespace: str) -> FleetManifests:
+def fleet_manifests(sources: Sequence[str], namespace: str, *, recursive: bool = False) -> FleetManifests:
     """Return the pods and workloads of all sources, with their defaults.
 
-    `namespace` is for documents that name none; "" = ``default``. Raises BadInput with a line for each problem.
+    `namespace` is for documents that name none; "" = ``default``. With `recursive`, directories in a directory are read
+    too. Raises BadInput with a line for each problem.
     """
     problems: list[str] = []
     found, seen = FleetManifests([], [], [], []), set[tuple[str, str, str]]()
-    for source, number, document in _documents(sources, problems):
+    for source, number, document in _documents(sources, problems, recursive=recursive):
         problems += [f"{_place(source, number, document)}: {why}" for why in _take(found, seen, document, namespace)]
     if problems:
         raise BadInput("\n".join(problems))
@@ -77,12 +78,14 @@ def named_in(sources: Sequence[str], namespace: str) -> list[Thing]:
     return list(dict.fromkeys(found))
 
 
-def _documents(sources: Sequence[str], problems: list[str]) -> Iterator[tuple[str, int, Any]]:
+def _documents(
+    sources: Sequence[str], problems: list[str], *, recursive: bool = False
+) -> Iterator[tuple[str, int, Any]]:
     """Yield each document, or item of a List, with its file and its number there.
 
     Add a line to `problems` for each unreadable file.
     """
-    for source, text in texts(sources, problems):
+    for source, text in texts(sources, problems, recursive=recursive):
         try:
             documents = list(read_documents(text, source=source))
         except ManifestError as wrong:

@@ -70,6 +70,11 @@ def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
     return kind, names[0]
 
 
+def labels_are_sealed(flag: str, kind: str) -> BadInput:
+    """Return the error that a flag which needs labels is given for a ConfigMap or a Secret of a fleet."""
+    return BadInput(f"{flag}: not for a {kind}: its labels are sealed, and only its nodes can read them")
+
+
 def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for word in words:

@@ -173,13 +173,14 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "this explains the state of a pod; https://kubernetes.io/docs/reference/kubernetes-api/ explains its fields",
     ),
     "fleet apply": {
-        **dict.fromkeys(("--kustomize", "-k"), "pipe `kubectl kustomize DIR` into `-f -`"),
-        "--dry-run": "a fleet cannot say what an apply would do, without doing it",
         "--prune": "`syncpod fleet delete -f FILE` deletes what a manifest names",
-        **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
     },
     "fleet delete": {
-        **dict.fromkeys(("--grace-period", "--now"), "each pod ends within its own grace period"),
+        **dict.fromkeys(
+            ("--grace-period", "--now"),
+            "each pod ends within its own grace period: a node is sent a list of pods, which has no other. While a pod "
+            "is ending, `syncpod delete POD --now` on its node shortens it",
+        ),
     },
     "fleet cordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),
     "fleet uncordon": dict.fromkeys(("--selector", "-l"), _NAME_THEM),

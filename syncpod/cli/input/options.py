@@ -145,6 +145,7 @@ StateDir = Annotated[
 Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="How long to wait: 30s, 5m; 0 = without limit.")
 ]
+UntilUp = Annotated[bool, typer.Option("--wait", help="Wait until every pod is ready or has finished.")]
 AllOfKind = Annotated[bool, typer.Option("--all", help="All of that kind in the namespace.")]
 UntilGone = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")]
 IgnoreNotFound = Annotated[bool, typer.Option("--ignore-not-found", help="Do not fail for what does not exist.")]

@@ -11,8 +11,8 @@ from temporalio.client import Client
 
 from syncpod.cli.console import first_few, paint, remark
 from syncpod.cli.deletion import DeletionResult, Going, NotThere
-from syncpod.cli.failure import BadInput
 from syncpod.cli.input.deletion_request import Selection, Thing
+from syncpod.cli.input.fleet_names import labels_are_sealed
 from syncpod.cli.input.kind_words import OBJECTS, PODS
 from syncpod.cli.listing import selecting
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_pod_changes, fleet_workloads
@@ -40,7 +40,7 @@ class FleetThings:
         found = []
         for kind in selection.kinds:
             if kind in OBJECTS.values() and form.needs_documents:
-                raise BadInput(f"--selector: not for a {kind}: its labels are sealed, and only its nodes can read them")
+                raise labels_are_sealed("--selector", kind)
             rows = (await fleet_lists.find(self._client, kind, (), form)).rows
             things = list(dict.fromkeys(Thing(kind, *row.key) for row in rows))
             found += await self._on_nodes(things) if kind in PODS.values() else things

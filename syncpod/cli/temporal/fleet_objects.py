@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -20,6 +20,7 @@ from syncpod.messages.fleet_objects import (
     FleetObjectRef,
     FleetObjectView,
     PutObject,
+    SealedObject,
     object_id,
 )
 from syncpod.objects import values
@@ -42,6 +43,15 @@ async def apply(client: Client, sealing: ObjectSealing, given: ConfigMap | Secre
     return str(answer["change"])
 
 
+async def forecast(client: Client, sealing: ObjectSealing, given: ConfigMap | Secret) -> str:
+    """Return the word that `apply` would return, without applying anything. Raises Failure."""
+    put = _sealed(sealing, given)
+    kept = await _query(client, put, "sealed")
+    if kept is None:
+        return "created"
+    return "unchanged" if SealedObject.model_validate(kept).version == put.version else "configured"
+
+
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
     """Delete an object, on the nodes too; return False if there is none. Raises Failure."""
     return await fleet_answers.delete(client, object_id(kind, namespace, name))
@@ -49,14 +59,7 @@ async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
 
 async def is_deleting(client: Client, kind: str, namespace: str, name: str) -> bool:
     """Return whether an object is still being deleted; False if it is gone, or was applied again. Raises Failure."""
-    handle = client.get_workflow_handle(object_id(kind, namespace, name))
-    try:
-        described = await handle.describe(rpc_timeout=_RPC)
-        return described.close_time is None and bool(await fleet_answers.query(client, handle, "is_deleting"))
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise refused(error, address_of(client)) from None
+    return bool(await _query(client, FleetObjectRef(kind=kind, namespace=namespace, name=name), "is_deleting"))
 
 
 async def views(client: Client, kind: str, namespace: str | None) -> list[FleetObjectView]:
@@ -67,6 +70,18 @@ async def views(client: Client, kind: str, namespace: str | None) -> list[FleetO
     told = readable(await running(client, FLEET_OBJECT_WORKFLOW, FLEET_OBJECT_MEMO, FleetObjectView))
     chosen = [each for each in told if each.kind == kind and namespace in (None, each.namespace)]
     return sorted(chosen, key=lambda each: (each.namespace, each.name))
+
+
+async def _query(client: Client, ref: FleetObjectRef, name: str) -> Any:
+    """Query an object, and return its answer; None if there is no such object. Raises Failure."""
+    handle = client.get_workflow_handle(object_id(ref.kind, ref.namespace, ref.name))
+    try:
+        described = await handle.describe(rpc_timeout=_RPC)
+        return await fleet_answers.query(client, handle, name) if described.close_time is None else None
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise refused(error, address_of(client)) from None
 
 
 def _sealed(sealing: ObjectSealing, given: ConfigMap | Secret) -> PutObject:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from temporalio.client import Client
 
@@ -13,6 +14,11 @@ from syncpod.fleet.workload_pods import workload_id
 from syncpod.fleet.workload_traits import POD
 from syncpod.messages.fleet import FleetNodeView, PlacedPod
 from syncpod.pod import Pod, pod_to_wire
+
+_Key: TypeAlias = tuple[str, str]
+"""The namespace and the name of a pod."""
+_Holder: TypeAlias = tuple[str, str]
+"""The node that has a pod, and the pod's owner; "" = none."""
 
 
 @dataclass(frozen=True)
@@ -27,28 +33,81 @@ class PodDeletionResult:
     """The ids of workloads that create another pod in its place."""
 
 
-async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[tuple[Pod, str]]:
-    """Run pods on the nodes that they name, or else on nodes that the fleet chooses; yield each pod with the result.
+@dataclass(frozen=True)
+class PodChange:
+    """The result of applying a pod."""
+
+    pod: Pod
+    word: str
+    """kubectl's word for the change, such as ``created``."""
+    node: str
+    """The node that the pod was applied with; "" = the fleet chooses one."""
+
+    def __str__(self) -> str:
+        """Return the change as it is printed behind the pod's name."""
+        return f"{self.word} on node/{self.node}" if self.node else self.word
+
+
+async def apply(client: Client, pods: Iterable[Pod]) -> AsyncIterator[PodChange]:
+    """Run pods on the nodes that they name, or else on nodes that the fleet chooses; yield the result of each.
 
     A pod that was applied with a node's name stays on that node. The pods of the fleet's nodes are read only once.
     Raises Failure.
     """
     nodes = await fleet.views(client)
-    held = {(one.namespace, one.name): (node.name, one.owner) for node in nodes for one in node.placed}
-    generations = {node.name: node.generation for node in nodes}
+    held, generations = _held(nodes), {node.name: node.generation for node in nodes}
     for pod in pods:
-        namespace, name = pod.metadata.namespace or "default", pod.metadata.name
-        there, owner = held.get((namespace, name), ("", ""))
-        where = pod.spec.node_name or ("" if owner else there)
-        if not where or await fleet_workloads.view(client, POD.name, namespace, name) is not None:
-            yield pod, await fleet_workloads.apply(client, pod)
+        where, is_there = await _destination(client, pod, held)
+        if not where:
+            yield PodChange(pod, await fleet_workloads.apply(client, pod), "")
             continue
-        if there not in ("", where):
-            raise Failure(f"pod {name} is on node {there}: delete it there before it goes to {where}")
         generation = (await fleet.update(client, where, "place", {"pods": [pod_to_wire(pod)]}))["generation"]
         changed = "unchanged" if generation == generations.get(where) else "configured"
-        yield pod, f"{changed if there else 'created'} on node/{where}"
-        held[namespace, name], generations[where] = (where, ""), generation
+        yield PodChange(pod, changed if is_there else "created", where)
+        generations[where] = generation
+
+
+async def forecast(client: Client, pods: Iterable[Pod]) -> AsyncIterator[PodChange | Failure]:
+    """Yield for each pod the result that `apply` would have, or the Failure, without applying anything.
+
+    It is not known whether a node or a workload would refuse a change. Raises Failure if the nodes cannot be read.
+    """
+    held = _held(await fleet.views(client))
+    for pod in pods:
+        try:
+            yield await _forecast(client, pod, held)
+        except Failure as failure:
+            yield failure
+
+
+async def _forecast(client: Client, pod: Pod, held: Mapping[_Key, _Holder]) -> PodChange:
+    where, is_there = await _destination(client, pod, held)
+    if not where:
+        return PodChange(pod, await fleet_workloads.forecast(client, pod), "")
+    if not is_there:
+        await fleet.view(client, where)  # raises NoNode
+        return PodChange(pod, "created", where)
+    same = pod_to_wire(pod) in (await fleet.intent(client, where)).pods
+    return PodChange(pod, "unchanged" if same else "configured", where)
+
+
+def _held(nodes: Iterable[FleetNodeView]) -> dict[_Key, _Holder]:
+    return {(one.namespace, one.name): (node.name, one.owner) for node in nodes for one in node.placed}
+
+
+async def _destination(client: Client, pod: Pod, held: Mapping[_Key, _Holder]) -> tuple[str, bool]:
+    """Return the node that a pod is applied with, "" = the fleet chooses one, and whether the pod is there already.
+
+    Raises Failure for a pod that is on another node.
+    """
+    namespace, name = pod.metadata.namespace or "default", pod.metadata.name
+    there, owner = held.get((namespace, name), ("", ""))
+    where = pod.spec.node_name or ("" if owner else there)
+    if not where or await fleet_workloads.view(client, POD.name, namespace, name) is not None:
+        return "", bool(there)
+    if there not in ("", where):
+        raise Failure(f"pod {name} is on node {there}: delete it there before it goes to {where}")
+    return where, bool(there)
 
 
 async def delete(client: Client, namespace: str, name: str, *, node: str = "", force: bool) -> PodDeletionResult:

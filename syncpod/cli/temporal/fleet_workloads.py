@@ -44,10 +44,9 @@ async def apply(client: Client, workload: Workload) -> str:
     """
     before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
     name, wire = owner_of(workload), _as_restarted(to_wire(workload), before)
-    if before is not None and before.document == wire and not before.deleting:
-        if before.history and (why := before.history[-1].given_up):
-            remark(f"Note: {workload.kind.lower()} {workload.metadata.name}: the fleet does not roll this out: {why}")
-        return "unchanged"
+    change = _change(workload, wire, before)
+    if change == "unchanged":
+        return change
     summary = f"{workload.kind} {workload.metadata.name}"
     try:
         await fleet_answers.update_with_start(client, WORKLOAD_WORKFLOW, name, "apply", wire, summary=summary)
@@ -55,7 +54,28 @@ async def apply(client: Client, workload: Workload) -> str:
         raise refused(error, address_of(client)) from None
     except fleet_answers.Declined as why:
         raise _declined(workload.kind, workload.metadata.name, why) from None
-    return "created" if before is None else "configured"
+    return change
+
+
+async def forecast(client: Client, workload: Workload) -> str:
+    """Return the word that `apply` would return, without applying anything, and print the same note. Raises Failure."""
+    before = await view(client, workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
+    if before is not None and before.deleting:
+        raise Failure(
+            f"{workload.kind.lower()} {workload.metadata.name}: it is being deleted: apply it once it is gone"
+        )
+    return _change(workload, _as_restarted(to_wire(workload), before), before)
+
+
+def _change(workload: Workload, wire: dict[str, Any], before: WorkloadView | None) -> str:
+    """Return kubectl's word for a change to the document `wire`; print a note if it was rolled back and stays so."""
+    if before is None:
+        return "created"
+    if before.document != wire or before.deleting:
+        return "configured"
+    if before.history and (why := before.history[-1].given_up):
+        remark(f"Note: {workload.kind.lower()} {workload.metadata.name}: the fleet does not roll this out: {why}")
+    return "unchanged"
 
 
 async def delete(client: Client, kind: str, namespace: str, name: str) -> bool:
