@@ -42,7 +42,7 @@ READY = PodReport(name="pinned", phase="Running", status="Running", ready=True)
 
 
 def wire(document: dict[str, Any]) -> dict[str, Any]:
-    return to_wire(admit_workload(document)[0])
+    return to_wire(admit_workload({**document, "metadata": {**document["metadata"], "namespace": "default"}})[0])
 
 
 class AFleet:
@@ -221,7 +221,7 @@ def test_wait_ends_once_pods_are_ready_or_have_finished_and_rollouts_have_ended(
     applied: AFleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def go_on(asked: int) -> None:
-        applied.placed = [PlacedPod(name="pinned"), PlacedPod(name="free")]
+        applied.placed = [PlacedPod(name="pinned"), PlacedPod(name="free")] if asked else []
         if asked > 3:
             applied.placed[0] = placed("pinned", phase="Running", status="Running", ready=asked > 5)
         if asked > 6:
