@@ -62,7 +62,7 @@ def test_flags_about_lives_traces_and_errors_are_sent_to_the_node(asked: list[li
         logs(["web"], restart=1, uid="u", ignore_errors=True, max_log_requests=9)
     explain(["web"], uid="u", start=True, trace=True)
     assert asked == [
-        ["logs", "web", "--namespace=default", "--restart=1", "--uid=u", "--max-log-requests=9", "--ignore-errors"],
+        ["logs", "web", "--namespace=default", "--uid=u", "--restart=1", "--max-log-requests=9", "--ignore-errors"],
         ["explain", "web", "--namespace=default", "--uid=u", "--start", "--trace"],
     ]
 

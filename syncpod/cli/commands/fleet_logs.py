@@ -53,16 +53,14 @@ def logs(
         kind_and_name(words)
     elif tail == -1:
         tail = local.SELECTED_TAIL
-    given = {"--container": container or None, "--since": since, "--since-time": since_time, "--restart": restart}
-    given["--uid"] = uid or None
-    numbers = {"--tail": (tail, -1), "--limit-bytes": (limit_bytes, 0)}
+    given = {"--container": container or None, "--uid": uid or None, "--since": since, "--since-time": since_time}
+    numbers = {"--restart": (restart, None), "--tail": (tail, -1), "--limit-bytes": (limit_bytes, 0)}
     numbers["--max-log-requests"] = (max_log_requests, local.MOST_FOLLOWED)
     switches = {
         "--all-containers": all_containers, "--follow": follow, "--previous": previous, "--rotated": rotated,
         "--timestamps": timestamps, "--prefix": prefix, "--ignore-errors": ignore_errors,
     }  # fmt: skip
     flags = [f"--namespace={namespace}", *_flags(given, numbers, switches)]
-
     if follow:
         interrupts.enable()
 
@@ -71,14 +69,9 @@ def logs(
     if words:
         code = print_pod_logs(words, namespace, node, flags, state_dir)
     else:
+        most = max_log_requests if follow else None
         code = print_selected_logs(
-            conditions,
-            namespace,
-            node,
-            flags,
-            state_dir,
-            most_followed=max_log_requests if follow else None,
-            ignore_errors=ignore_errors,
+            conditions, namespace, node, flags, state_dir, most_followed=most, ignore_errors=ignore_errors
         )
     raise typer.Exit(code)
 
@@ -91,7 +84,7 @@ def _pod_and_container(words: Sequence[str], container: str) -> tuple[list[str],
 
 
 def _flags(
-    given: Mapping[str, str | int | None], numbers: Mapping[str, tuple[int, int]], switches: Mapping[str, bool]
+    given: Mapping[str, str | None], numbers: Mapping[str, tuple[int | None, int | None]], switches: Mapping[str, bool]
 ) -> list[str]:
     """Return the flags for the command on the node. Numbers that have their default are left out.
 
