@@ -91,6 +91,18 @@ def test_what_cannot_end_a_pod_without_a_workflow_does_not_say_that_it_has(
     assert syncpod("uncordon", node).code == 0
 
 
+def test_edit_and_create_know_a_pod_without_a_workflow(syncpod: Run, environ: dict[str, str]) -> None:
+    make_orphan(syncpod, environ, "three")
+    edited = syncpod("edit", "three", "--editor", "touch")
+    assert (edited.code, edited.out) == (1, "")
+    assert 'pod "three" runs without a workflow, so nothing is decided for it: `' in edited.err
+    tried = syncpod("create", "-f", "-", "--dry-run=client", stdin=json.dumps(pod("three")))
+    assert (tried.code, tried.out) == (0, "pod/three created (dry run)\n"), tried.err
+    assert syncpod("adopt", "three").code == 0
+    tried = syncpod("create", "-f", "-", "--dry-run=client", stdin=json.dumps(pod("three")))
+    assert (tried.code, tried.err) == (1, 'syncpod: pods "three" already exists in namespace default\n')
+
+
 def test_a_pod_that_is_deleted_by_force_while_the_worker_is_away_is_ended_by_the_next_worker(
     syncpod: Run, environ: dict[str, str]
 ) -> None:
