@@ -92,7 +92,7 @@ class Collector:
         The removal waits in the node's queue, behind pods that are to be stopped. If a step of the pod arrives, this
         returns False, and the caller tries again. Raises the errors of `remove_remains` and `is_gone`.
         """
-        attempt = self._attempt(life.ref, life.fence)
+        attempt = self._attempt(life.ref)
         self._node.agent.pleg.step_began(life.ref.uid)  # so that no signal reports what is removed
         try:
             async with self._node.fences.undisturbed(life.ref.uid, attempt) as held:
@@ -104,8 +104,8 @@ class Collector:
             return False
         finally:
             self._node.agent.pleg.step_ended(life.ref.uid)
-            self._node.views.forget(life.ref)  # the next try, if there is one, reads the pod anew
         if is_done:
+            self._node.views.forget(life.ref)
             self._node.fences.forget_later(life.ref)
         return is_done
 
@@ -122,7 +122,11 @@ class Collector:
             if not await self._is_left_alone(attempt, is_gone):
                 return False
         removed = await remove_remains(
-            attempt, stopped=life.stopped, is_over=is_over, patience_seconds=PATIENCE_SECONDS
+            attempt,
+            listing=life.listing,
+            stopped=life.stopped,
+            is_over=is_over,
+            patience_seconds=PATIENCE_SECONDS,
         )
         if removed.outcome == Outcome.STOPPING and is_over:
             # A container has appeared since the kill: the runtime has carried out a dead worker's start.
@@ -164,8 +168,8 @@ class Collector:
             await attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=PATIENCE_SECONDS)
             return True
 
-    def _attempt(self, ref: PodRef, fence: int = 0) -> StepAttempt:
-        return StepAttempt(self._node, StepInput(ref=ref, fence=fence), number=1)
+    def _attempt(self, ref: PodRef) -> StepAttempt:
+        return StepAttempt(self._node, StepInput(ref=ref), number=1)
 
     async def _is_anothers(self, uid: str) -> bool:
         """Return whether another node or another cluster has something of that UID in the runtime. Raises CriError."""

@@ -39,6 +39,7 @@ async def stop_and_remove(attempt: StepAttempt, kill: KillPod, cause: KillCause)
 async def remove_remains(
     attempt: StepAttempt,
     *,
+    listing: ObservedPod | None = None,
     stopped: Collection[str] = (),
     is_over: bool = False,
     patience_seconds: float | None = None,
@@ -48,7 +49,8 @@ async def remove_remains(
     Nothing is removed while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
     STOPPING, with the status that shows the container. Any part may be gone already, and the removal may be repeated
     from any point. Objects that are not ours are neither listed nor touched. Sandboxes that a kill has `stopped` (ids)
-    are not stopped again. A life without a tombstone gets one, unless it `is_over`: then it has one.
+    are not stopped again. If the kill's `listing` is given and shows nothing alive, the pod is not listed again. A life
+    without a tombstone gets one, unless it `is_over`: then it has one.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
     started them for a caller that died, and has lost track of them.
@@ -58,7 +60,7 @@ async def remove_remains(
     Interrupted before anything has been removed, or while a disk hangs; DiskSilent after `patience_seconds` (None:
     never). The pod's record is removed last: until then it shows to which pod the rest belongs.
     """
-    view = await attempt.look(_has_ended)
+    view = listing if listing is not None and _has_ended(listing) else await attempt.read()
     attempt.checkpoint()
     alive = [each for each in view.containers if each.state in ("running", "unknown")]
     if alive:

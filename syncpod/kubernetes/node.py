@@ -86,7 +86,7 @@ def _labels(name: str, status: NodeStatus) -> dict[str, str]:
 def node_status(
     before: Mapping[str, Any], status: NodeStatus, machine: Machine, now: datetime, port: int = 0
 ) -> dict[str, Any]:
-    """Return a Node's status, made from its present one, `before`, and the node's own, `status`.
+    """Return a Node's status: `before`, its present one, with the parts that the node itself sets, from `status`.
 
     `now` is the conditions' heartbeat, and `port` the kubelet's; 0 = none.
     """

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
+from syncpod.lifecycle.observed import ObservedPod
 from syncpod.pod import Pod, pod_to_wire
 
 WORKFLOW_ID_LIMIT = 255
@@ -84,8 +85,8 @@ class EndedLife(NamedTuple):
     ref: PodRef
     stopped: tuple[str, ...] = ()
     """Sandboxes (runtime ids) that its kill has stopped. A second stop would tear a sandbox's network down again."""
-    fence: int = 0
-    """The fence after that of its kill, so that the removal begins with the listing of the kill; 0 = not known."""
+    listing: ObservedPod | None = None
+    """The listing with which its kill has ended, as its workflow has published it; None = not known."""
 
 
 def _address(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -10,10 +11,11 @@ from typing import Final
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, GetClusterInfoRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 _RPC: Final = timedelta(seconds=5)
-_ASKED_SECONDS: Final = 0.5
-"""Seconds for which the result of a check is reused."""
+_REUSED_SECONDS: Final = 0.5
+"""Seconds for which the result of a check is reused: from its begin if it was successful, else from its end."""
 
 
 async def cluster_identity(client: Client) -> str:
@@ -36,24 +38,29 @@ class OwnServer:
     def __init__(self, require: Callable[[], Awaitable[None]]) -> None:
         """`require` makes one check: it raises RPCError if the server is not the node's."""
         self._require = require
-        self._asked: tuple[float, asyncio.Future[None]] | None = None
-        """When the last check began, and its result or pending result; None before the first check."""
+        self._turn = asyncio.Lock()
+        self._passed_at = -math.inf
+        """The monotonic time at which the last successful check began."""
+        self._failed: tuple[float, RPCError] | None = None
+        """When the last check failed, and why; None if it was successful."""
 
     async def require(self) -> None:
-        """Raise RPCError if the server is not the node's. A check that began at most `_ASKED_SECONDS` ago is reused."""
-        if self._asked is None or time.monotonic() - self._asked[0] > _ASKED_SECONDS:
-            asking = asyncio.ensure_future(self._require())
-            asking.add_done_callback(_retrieve_error)
-            self._asked = time.monotonic(), asking
-        _, asked = self._asked
-        await asyncio.wait({asked})
-        asked.result()
+        """Raise RPCError if the server is not the node's.
 
-
-def _retrieve_error(asking: asyncio.Future[None]) -> None:
-    """Retrieve the error of a check whose result may never be awaited, so that asyncio does not log it."""
-    if not asking.cancelled():
-        asking.exception()
+        Concurrent sends share a check: the result of one is used for `_REUSED_SECONDS`.
+        """
+        async with self._turn:
+            if time.monotonic() - self._passed_at <= _REUSED_SECONDS:
+                return
+            if self._failed is not None and time.monotonic() - self._failed[0] <= _REUSED_SECONDS:
+                raise self._failed[1]
+            begun = time.monotonic()
+            try:
+                await self._require()
+            except RPCError as error:
+                self._failed = time.monotonic(), error
+                raise
+            self._passed_at, self._failed = begun, None
 
 
 async def _cluster_id(client: Client) -> str:

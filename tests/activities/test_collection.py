@@ -194,7 +194,7 @@ async def test_a_removal_begins_with_the_listing_of_the_kill_and_ends_without_on
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = bench.pod()
-    life = (await left_by_a_kill(pod))._replace(fence=pod.next_fence())
+    life = (await left_by_a_kill(pod))._replace(listing=await pod.view())
 
     async def read(*_: object, **__: object) -> NoReturn:
         raise AssertionError("the pod is listed once more")

@@ -41,7 +41,17 @@ async def test_a_send_that_is_cancelled_takes_the_check_from_no_other() -> None:
     await asyncio.sleep(0)
     first.cancel()
     await second
+    assert server.asked == 2
+
+
+async def test_sends_that_wait_for_a_check_that_fails_fail_with_it() -> None:
+    """A server that is away answers after seconds: the sends would otherwise wait for one another."""
+    server = Server()
+    own = OwnServer(server.require)
+    server.is_another = True
+    outcomes = await asyncio.gather(*(own.require() for _ in range(100)), return_exceptions=True)
     assert server.asked == 1
+    assert {str(each) for each in outcomes} == {"another server"}
 
 
 async def test_another_server_is_refused_and_an_old_answer_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +61,7 @@ async def test_another_server_is_refused_and_an_old_answer_does_not_count(monkey
     with pytest.raises(RPCError, match="another server"):
         await own.require()
     server.is_another = False
-    monkeypatch.setattr(own_server, "_ASKED_SECONDS", 0.0)
+    monkeypatch.setattr(own_server, "_REUSED_SECONDS", -1.0)
     await own.require()
     server.is_another = True
     with pytest.raises(RPCError, match="another server"):

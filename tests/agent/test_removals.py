@@ -143,4 +143,4 @@ def test_the_life_of_a_pod_that_is_gone_is_handed_over_once(node: NodeContext) -
     published.take("pod/default/web", "run-1", PublishedPod(state, now))
     assert taken == []
     published.take("pod/default/web", "run-1", PublishedPod(state, now, is_gone=True))
-    assert taken == [EndedLife(state.ref, ("s0",), fence=1)]
+    assert taken == [EndedLife(state.ref, ("s0",), state.observed)]

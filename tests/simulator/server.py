@@ -487,7 +487,7 @@ class Server:
     def _leave_remains(self) -> None:
         """Let the node remove the pod's remains, if its life is over."""
         if self.state.removed:
-            self._left(EndedLife(self.state.ref, self.state.stopped_sandboxes, fence=self.state.fence + 1))
+            self._left(EndedLife(self.state.ref, self.state.stopped_sandboxes, self.state.observed))
 
     def _withdraw(self, run: Run, seq: int) -> None:
         run.events += 3

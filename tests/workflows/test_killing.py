@@ -215,7 +215,7 @@ def test_a_run_ends_after_the_kill_and_the_node_removes_what_is_left() -> None:
     state = killed(state)
     assert (state.removed, decide.next_step(state, LATER).step) == (True, None)
     assert PublishedPod(state, LATER).ended_life is None
-    assert PublishedPod(state, LATER, is_gone=True).ended_life == EndedLife(state.ref, ("s0",), fence=state.fence + 1)
+    assert PublishedPod(state, LATER, is_gone=True).ended_life == EndedLife(state.ref, ("s0",), state.observed)
 
 
 def test_a_kill_that_was_not_told_of_the_deletion_is_followed_by_one_that_is() -> None:

@@ -73,7 +73,7 @@ def to_prove(state: WorkloadState) -> dict[str, list[str]]:
 
 
 def proof_sent(state: WorkloadState, names: Iterable[str]) -> None:
-    """Record that the workflow of these pods' node was sent the documents that the workload would make for them.
+    """Record that these pods' documents, as the workload makes them now, were sent to the workflow of their node.
 
     The next report of a pod shows whether the pod matches its document. If not, it gets no Secret until another
     template is rolled out. Sending the document again would change nothing.

@@ -172,7 +172,7 @@ class NodeState(EventLog, BaseModel):
         return current is not None and not current.ending and current.source not in self.sources
 
     def forget_document(self, key: str) -> None:
-        """Drop a pod's document if its workflow has it; the documents of sources that do not count are kept."""
+        """Drop the document of the source that has the pod's name, if the pod's workflow has that document."""
         name, wanted = self.winner(key), self.wanted(key)
         if wanted is not None and wanted.document is not None and self.is_applied(key):
             self.sources[name].pods[key] = wanted.model_copy(update={"document": None, "size": 0})

@@ -252,10 +252,10 @@ def forget_for_reset(state: PodState) -> None:
 
 
 def record_disagreements(state: PodState, before: ObservedPod, listing: ObservedPod, now: datetime) -> None:
-    """Record an event, once per contradiction, if an instance's listing contradicts its record. Changes no decision.
+    """Record an event if a listing contradicts the record of an instance, once for each contradiction.
 
-    `before` is the whole view without that listing; a listing older than the view is ignored. Call this before the
-    content of the listing is recorded.
+    Changes no decision. `before` is the view that the state had; a listing older than that view is ignored. Call this
+    before the content of the listing is recorded.
     """
     if not before.seq < listing.seq:
         return

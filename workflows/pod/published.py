@@ -101,7 +101,7 @@ class PublishedPod:
         """The life that is over, whose remains the node removes; None while it goes on."""
         if not self.is_gone:
             return None
-        return EndedLife(self.state.ref, self.state.stopped_sandboxes, fence=self.state.fence + 1)
+        return EndedLife(self.state.ref, self.state.stopped_sandboxes, self.state.observed)
 
     def node(self) -> dict[str, Any]:
         """Return an empty document, since this is no node."""

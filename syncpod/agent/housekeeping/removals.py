@@ -201,6 +201,7 @@ class Removals:
                 await asyncio.sleep(pause)
                 if await self._tried(life):
                     return
+                life = EndedLife(life.ref, life.stopped)  # its listing may no longer be true
         except Exception:
             log.exception("the remains of pod %s stay for now because of a defect", life.ref.uid)
 

@@ -29,7 +29,7 @@ class NodeEvents:
         """The time of the last event."""
 
     def starting(self, *, has_cgroup_v1: bool, limits_pods: bool) -> None:
-        """Report that the node's worker starts, and with `limits_pods` that it limits all pods together."""
+        """Report that the node's worker starts. With `limits_pods`, also report that all pods share one limit."""
         self._write(node_changes.starting(has_cgroup_v1=has_cgroup_v1, limits_pods=limits_pods))
 
     def shutdown(self, begins: bool) -> None:
