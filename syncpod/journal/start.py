@@ -69,8 +69,9 @@ def start_of(
 
     `absences` are the times in which the pod's node had no worker or server, oldest first.
 
-    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Any other start
-    begins with the end of the previous instance, or with the node's decision to end that instance.
+    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. But that of an
+    ephemeral container begins with the update that added the container. Any other start begins with the end of the
+    previous instance, or with the node's decision to end that instance.
     """
     wanted = [
         (each.started_at, each.restart, each)
@@ -125,7 +126,8 @@ def _begun(entry: HistoryEntry) -> datetime:
 def _begin(records: PodRunRecords, instance: Instance) -> datetime:
     """Return when the cause of a start was recorded."""
     if instance.restart == 0:
-        return records.lines[0].at if records.lines else records.begun
+        added = [entry.at for entry in records.lines if _adds(entry, instance.container)]
+        return added[0] if added else records.lines[0].at if records.lines else records.begun
     before = [
         entry
         for entry in records.lines
@@ -142,6 +144,11 @@ def _begin(records: PodRunRecords, instance: Instance) -> datetime:
         return before[0].at
     decided = [entry.at for entry in records.lines if entry.kind == "decision" and entry.at <= before[0].at]
     return decided[-1] if decided else before[0].at
+
+
+def _adds(entry: HistoryEntry, container: str) -> bool:
+    """Return whether an entry is the update that added this ephemeral container to the pod."""
+    return (entry.kind, entry.subject, entry.reason) == ("update", "add_ephemeral_container", container)
 
 
 def _done(entries: Sequence[HistoryEntry], instance: Instance, begin: datetime) -> datetime | None:

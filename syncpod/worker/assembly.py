@@ -16,6 +16,7 @@ from temporalio.worker import Worker
 
 from activities.between.collection import Collector
 from activities.between.orphans import OrphanEnder
+from activities.between.tier_weights import keep_tiers_weighed
 from activities.images.presence import image_id
 from activities.node.context import Node
 from activities.node.pulls import PullSettings
@@ -246,6 +247,7 @@ def _add_housekeeping(settings: NodeSettings, client: Client, node: Node, agent:
     agent.add_background_task("image garbage collection", images.run)
     rotation = LogRotation(context.log_dir, cri, agent.pleg, settings.logs, threads=node.threads)
     agent.add_background_task("log rotation", rotation.run)
+    agent.add_background_task("weights of QoS classes", partial(keep_tiers_weighed, node))
     return add_housekeeping_tasks(
         agent,
         client,

@@ -5,12 +5,15 @@ Holds: A rejected pod of a node's list starts as soon as it fits.
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from activities.between import tier_weights
 from activities.node.context import Node
 from activities.node.ledger import Ledger, LockedLedger, WaitsForRoom
 from activities.pods import admission
@@ -130,3 +133,29 @@ def write_record(context: NodeContext, uid: str) -> None:
     pod = asking("500m")
     metadata = pod.metadata.model_copy(update={"uid": uid})
     write_pod_record(context, PodRecord(pod=pod.model_copy(update={"metadata": metadata})))
+
+
+async def test_tiers_are_weighed_again_and_again_whatever_became_of_the_last_try(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was killed just after it had noted the end of a pod has not set the weights."""
+    weighed, again = list[int](), asyncio.Event()
+
+    def weigh(_context: NodeContext, milli_cpu: int) -> None:
+        weighed.append(milli_cpu)
+        if len(weighed) == 1:
+            raise OSError(errno.EIO, "no cgroup can be written")
+        loop.call_soon_threadsafe(again.set)
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(tier_weights, "weigh_tiers", weigh)
+    monkeypatch.setattr(tier_weights, "PERIOD_SECONDS", 0.01)
+    async with ledger.open() as page:
+        page.enter(ref("web"), asking("500m"))
+    context = NodeContext(name="n", state_dir=tmp_path, memory_dir=tmp_path, log_dir=tmp_path, cluster="c/default")
+    task = asyncio.create_task(
+        tier_weights.keep_tiers_weighed(cast(Node, SimpleNamespace(ledger=ledger, context=context)))
+    )
+    await again.wait()
+    task.cancel()
+    assert weighed[:2] == [500, 500]

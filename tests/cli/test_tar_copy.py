@@ -92,7 +92,7 @@ def same(one: Path, other: Path) -> bool:
 @through_tar
 @pytest.mark.parametrize("path", ["data", "data/", "./data", "{inside}/data", "data/.", "data/sub/.."])
 async def test_a_directory_is_copied_out(path: str, inside: Path, tmp_path: Path) -> None:
-    tar_copy = Copying(Container(inside), "app")
+    tar_copy = Copying(Container(inside), 'container "app"')
     await tar_copy.out_of(path.format(inside=inside), tmp_path / "out", retries=0)
     assert same(inside / "data", tmp_path / "out")
 
@@ -101,7 +101,7 @@ async def test_a_directory_is_copied_out(path: str, inside: Path, tmp_path: Path
 async def test_a_file_is_copied_out_under_the_given_name(inside: Path, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     for destination in ("copy", "there"):
-        await Copying(Container(inside), "app").out_of("data/a b", tmp_path / destination, retries=0)
+        await Copying(Container(inside), 'container "app"').out_of("data/a b", tmp_path / destination, retries=0)
     assert (tmp_path / "copy").read_text() == (tmp_path / "there" / "a b").read_text() == "a name with a blank"
 
 
@@ -110,9 +110,9 @@ async def test_a_copy_into_a_directory_keeps_its_name_and_any_other_copy_gets_th
     source = inside / "data"
     (inside / "old").mkdir()
     container = Container(inside)
-    await Copying(container, "app").into(source, "old", preserve=True)
-    await Copying(container, "app").into(source, f"{inside}/fresh", preserve=False)
-    await Copying(container, "app").into(source / "a b", "file", preserve=True)
+    await Copying(container, 'container "app"').into(source, "old", preserve=True)
+    await Copying(container, 'container "app"').into(source, f"{inside}/fresh", preserve=False)
+    await Copying(container, 'container "app"').into(source / "a b", "file", preserve=True)
     assert same(source, inside / "old" / "data") and same(source, inside / "fresh")
     assert (inside / "file").read_text() == "a name with a blank"
     assert [command[0] for command in container.commands] == ["test", "tar"] * 3
@@ -127,7 +127,7 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_waiting")
 async def test_a_broken_copy_is_resumed(inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     container = Container(inside, 1, 5000, 700_001)
-    await Copying(container, "app").out_of("data", tmp_path / "out", retries=3)
+    await Copying(container, 'container "app"').out_of("data", tmp_path / "out", retries=3)
     assert same(inside / "data", tmp_path / "out")
     assert [line.rpartition(" after ")[2] for line in capsys.readouterr().err.splitlines()] == [
         "1 bytes",
@@ -141,7 +141,9 @@ async def test_a_broken_copy_is_resumed(inside: Path, tmp_path: Path, capsys: py
 @pytest.mark.parametrize("retries", [0, 1])
 async def test_a_copy_that_breaks_too_often_fails(retries: int, inside: Path, tmp_path: Path) -> None:
     with pytest.raises(StreamBroken, match="broke"):
-        await Copying(Container(inside, 5000, 5000), "app").out_of("data", tmp_path / "out", retries=retries)
+        await Copying(Container(inside, 5000, 5000), 'container "app"').out_of(
+            "data", tmp_path / "out", retries=retries
+        )
 
 
 @through_tar
@@ -155,15 +157,15 @@ async def test_the_exit_code_of_tar_is_known_after_a_resumed_copy(inside: Path, 
         return await container(command, stdin, write)
 
     with pytest.raises(Failure, match=r'tar in container "app" exited 2 at data: .*No such file'):
-        await Copying(run, "app").out_of("data", tmp_path / "out", retries=1)
+        await Copying(run, 'container "app"').out_of("data", tmp_path / "out", retries=1)
 
 
 @through_tar
 async def test_a_missing_file_is_reported_in_tars_words(inside: Path, tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none: .*No such file') as out:
-        await Copying(Container(inside), "app").out_of("none", tmp_path / "out", retries=0)
+        await Copying(Container(inside), 'container "app"').out_of("none", tmp_path / "out", retries=0)
     with pytest.raises(Failure, match=r'tar in container "app" exited 2 at none/where: .*No such file'):
-        await Copying(Container(inside), "app").into(inside / "data", "none/where", preserve=True)
+        await Copying(Container(inside), 'container "app"').into(inside / "data", "none/where", preserve=True)
     assert "\n" not in str(out.value)
 
 
@@ -172,8 +174,8 @@ async def test_a_container_without_tar_is_reported_in_one_sentence(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     works: list[Callable[[], object]] = [
-        lambda: Copying(Container(inside), "app").out_of("data", tmp_path / "out", retries=2),
-        lambda: Copying(Container(inside), "app").into(inside / "data", "/tmp", preserve=True),
+        lambda: Copying(Container(inside), 'container "app"').out_of("data", tmp_path / "out", retries=2),
+        lambda: Copying(Container(inside), 'container "app"').into(inside / "data", "/tmp", preserve=True),
     ]
     for work in works:
         with pytest.raises(NeverRan, match='container "app" has no `tar`, and files are copied with it'):
@@ -187,14 +189,14 @@ async def test_an_unreadable_source_ends_tar_and_is_reported(inside: Path, monke
 
     monkeypatch.setattr(tar_copy, "pack", unreadable)
     with pytest.raises(Failure, match="/data/shut: Permission denied"):
-        await Copying(Container(inside), "app").into(inside / "data", "copy", preserve=True)
+        await Copying(Container(inside), 'container "app"').into(inside / "data", "copy", preserve=True)
 
 
 @through_tar
 async def test_an_unwritable_destination_is_reported(inside: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(Failure, match=r"file.*: (File exists|Not a directory)"):
-        await Copying(Container(inside), "app").out_of("data", tmp_path / "file", retries=0)
+        await Copying(Container(inside), 'container "app"').out_of("data", tmp_path / "file", retries=0)
     assert (tmp_path / "file").read_text() == "in the way"
 
 
@@ -204,7 +206,7 @@ async def test_a_copy_with_skipped_entries_fails_and_keeps_the_rest(
 ) -> None:
     (inside / "data" / "out").symlink_to("/etc")
     with pytest.raises(Failure, match="copied, but for 1 entry"):
-        await Copying(Container(inside), "app").out_of("data", tmp_path / "out", retries=0)
+        await Copying(Container(inside), 'container "app"').out_of("data", tmp_path / "out", retries=0)
     assert "Warning: 'out': a symlink to '/etc', which leads out of" in capsys.readouterr().err
     assert (tmp_path / "out" / "a b").exists()
 

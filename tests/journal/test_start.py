@@ -86,6 +86,23 @@ def test_the_first_start_begins_with_the_apply_and_ends_with_readiness() -> None
     assert start.spent("step") == timedelta(seconds=0.9)
 
 
+def test_the_start_of_an_ephemeral_container_begins_with_the_update_that_adds_it() -> None:
+    lines = (
+        *LINES,
+        HistoryEntry(at(100), "update", "add_ephemeral_container", reason="debugger"),
+        HistoryEntry(at(100), "decision", "sync", reason="start_container debugger"),
+        step(100.2, "start_container", "debugger", took=200),
+    )
+    debugger = Instance("debugger", 0, started_at=at(100.1))
+    start = start_of(replace(ACCOUNT, lines=lines, instances=(*ACCOUNT.instances, debugger)))
+    assert start is not None and start.begun == at(100)
+    assert told(start)[:3] == [
+        (0, 0, "moment", "update add_ephemeral_container"),
+        (0, 0, "moment", "decision sync"),
+        (0, 0.2, "step", "start_container debugger"),
+    ]
+
+
 def test_a_restart_by_the_node_begins_with_its_decision_and_names_the_back_off() -> None:
     start = start_of(ACCOUNT, restart=1)
     assert told(start)[:4] == [

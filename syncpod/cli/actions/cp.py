@@ -42,7 +42,7 @@ async def _copy(
         async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
             return await run_in(runtime, instance, chosen, command, stdin=stdin, write=write)
 
-        await copied(run, chosen, source, destination, preserve=preserve, retries=retries)
+        await copied(run, f'container "{chosen}"', source, destination, preserve=preserve, retries=retries)
 
 
 async def copied(
@@ -54,7 +54,10 @@ async def copied(
     preserve: bool,
     retries: int = 0,
 ) -> None:
-    """Copy between this machine and a container, in which `run` runs commands. Raises Failure."""
+    """Copy between this machine and a container, in which `run` runs commands. Raises Failure.
+
+    `container` names it in messages, as `container "main"`.
+    """
     copying = Copying(run, container)
     if source.pod:
         await copying.out_of(source.path, Path(destination.path), retries=retries)

@@ -34,6 +34,11 @@ class FleetCopy:
     """Whether owners and permissions are kept in a container."""
 
 
+def _place(pod: str, container: str) -> str:
+    """Return the words for a container in messages. Only the node knows which container is a pod's default one."""
+    return f'container "{container}"' if container else f'the default container of pod "{pod}"'
+
+
 def copy_files(wanted: FleetCopy, state_dir: str) -> None:
     """Copy through the pod's node. Raises BadInput, Failure."""
     inside = wanted.source if wanted.source.pod else wanted.destination
@@ -47,7 +52,7 @@ def copy_files(wanted: FleetCopy, state_dir: str) -> None:
             words = ["exec", found.name, *flags, *(["--stdin"] if stdin is not None else []), "--", *command]
             return await run_there(client, found.node, words, stdin=stdin, write=write, state_dir=state_dir, typed="cp")
 
-        container = wanted.container or found.name
-        await copied(run, container, wanted.source, wanted.destination, preserve=wanted.preserve)
+        place = _place(found.name, wanted.container)
+        await copied(run, place, wanted.source, wanted.destination, preserve=wanted.preserve)
 
     fleet.run(work, state_dir=state_dir)

@@ -40,6 +40,7 @@ class Copying:
     """Copies into and out of one container."""
 
     def __init__(self, run: Run, container: str) -> None:
+        """Run `tar` with `run`; `container` names the container in messages, as `container "main"`."""
         self._run = run
         self._container = container
         self._left_out = 0
@@ -151,9 +152,7 @@ class Copying:
             return await self._run(command, stdin, write or tar)
         except NeverRan as never:
             if _NOT_THERE.search(str(never)):
-                raise NeverRan(
-                    f'container "{self._container}" has no `{command[0]}`, and files are copied with it'
-                ) from None
+                raise NeverRan(f"{self._container} has no `{command[0]}`, and files are copied with it") from None
             raise
 
     def _leave_out(self, sentence: str) -> None:
@@ -164,7 +163,7 @@ class Copying:
         """Print tar's warnings. Raises Failure if tar failed, or something was left out."""
         if code:
             said = printable("; ".join(tar.lines)) or "it does not say why"
-            raise Failure(f'tar in container "{self._container}" exited {code} at {path}: {said}')
+            raise Failure(f"tar in {self._container} exited {code} at {path}: {said}")
         for line in tar.lines:
             warn(printable(line))
         if self._left_out:
