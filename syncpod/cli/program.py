@@ -55,7 +55,8 @@ def program() -> Any:
         cls=Group,
         help="Kubernetes pods on this machine's container runtime, each a durable Temporal workflow. SYNCPOD_STATE_DIR "
         "names another state directory than the usual one, for each command.",
-        epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 failed or not found, 2 wrong input or environment, 130 interrupted; a "
+        "port-forward that is interrupted has done its work: 0.",
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
