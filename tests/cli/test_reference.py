@@ -34,7 +34,7 @@ Generated from the commands: `syncpod COMMAND --help` prints the same.
 
 - Results go to standard output, everything else to standard error.
 - Exit codes: 0 done; 1 failed or not found; 2 the input or the environment is wrong, and nothing has been done; 130
-  interrupted. `exec` and `debug` pass on the exit code of what they ran.
+  interrupted, but 0 for `port-forward`. `exec` and `debug` pass on the exit code of what they ran.
 - Name pods as with kubectl: `web`, `pod/web`, `pod web`. Without `-n` the namespace is `default`.
 - Flags take values as with kubectl: `--wait=false` is `--no-wait`, `--all=true` is `--all`.
 - The Temporal server is the one that the `temporal` CLI would use (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
