@@ -41,9 +41,9 @@ from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.pod import pod_to_wire
 from syncpod.settings.invitation import Invitation
 from syncpod.settings.membership import keep_membership
+from tests.runtimes.ports import free_ports
 from tests.runtimes.processes import processes, with_descendants
 from tests.runtimes.require import Missing
-from tests.runtimes.temporal import free_ports
 from tests.runtimes.temporal_cluster import Balancer, TemporalCluster
 
 _PROCESSES = 4

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import socket
 import sys
 import time
 import urllib.request
@@ -20,6 +19,7 @@ from bench.figures import Figure, Row, markdown
 from bench.idle import cpu_seconds
 from bench.nodes import Nodes, Settings, nodes
 from tests.runtimes.containerd import VERSIONS
+from tests.runtimes.ports import free_port
 from tests.runtimes.require import Missing
 from tests.worker.collector import Collector
 
@@ -34,7 +34,7 @@ _SEEN, _UNSEEN = "seen", "unseen"
 async def _measure(runtime_version: str, runs: int, pods: int, idle_seconds: float) -> tuple[Row, float]:
     """Return the row of the starts, and the additional CPU of the idle node with telemetry, in percent of a core."""
     with Collector() as collector:
-        address = f"127.0.0.1:{_free_port()}"
+        address = f"127.0.0.1:{free_port()}"
         seen = Settings(
             ("--log-level", "info", "--log-format", "json", "--metrics-address", address),
             {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint},
@@ -98,12 +98,6 @@ async def _scraping(address: str) -> AsyncIterator[None]:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,6 +21,7 @@ from typing import Any, Final, Self
 from qa.conformance import programs
 from syncpod.yaml_text import yaml_text
 from tests.runtimes.leftovers import CGROUPS, remove_cgroup, unmount_below
+from tests.runtimes.ports import free_ports
 from tests.runtimes.require import Missing
 
 VERSION: Final = "1.37.2"
@@ -61,7 +62,7 @@ class Kubelet:
         for place in (self.manifests, self.pod_logs, self.root):
             place.mkdir(parents=True)
         make_cgroup(cgroup_root)
-        port, self._read_only_port = _free_ports(2)
+        port, self._read_only_port = free_ports(2)
         config = directory / "config.yaml"
         config.write_text(yaml_text(self._configuration(endpoint, port)))
         command: list[str | Path] = [
@@ -195,11 +196,3 @@ def make_cgroup(path: str) -> None:
             for name in ("cpuset.cpus", "cpuset.mems"):
                 if (cgroup / name).exists() and not (cgroup / name).read_text().strip():
                     (cgroup / name).write_text((hierarchy / name).read_text())
-
-
-def _free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports

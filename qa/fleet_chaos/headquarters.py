@@ -13,7 +13,7 @@ from typing import Self
 
 from qa.fleet_chaos.network import run
 from qa.fleet_chaos.node import SYNCPOD, environment
-from tests.runtimes.temporal import free_ports
+from tests.runtimes.ports import free_ports
 from tests.runtimes.temporal_cluster import Balancer, TemporalCluster
 
 _PATIENCE = 300.0

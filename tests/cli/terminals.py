@@ -9,7 +9,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import termios
@@ -74,12 +73,6 @@ async def start(environ: dict[str, str], *arguments: str) -> asyncio.subprocess.
     return await asyncio.create_subprocess_exec(
         *command_line(*arguments), stdin=pipe, stdout=pipe, stderr=pipe, env=environment(environ)
     )
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.asynccontextmanager

@@ -24,7 +24,7 @@ from syncpod.cli.main import run
 from syncpod.kernel.procfs import identify
 from tests.cli.conftest import Result, program
 from tests.cli.machine import remains
-from tests.runtimes.docker_registry import free_port
+from tests.runtimes.ports import free_port
 
 
 @pytest.fixture

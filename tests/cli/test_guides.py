@@ -22,7 +22,7 @@ from tests.cli.machine import EMBEDDED, machine, remains
 from tests.cli.page_blocks import ROOT, Block, alike, blocks, commands_of, not_printed, pages
 from tests.cli.page_shell import Shell
 from tests.runtime.image_files import Layout, entry, layer, write_tar
-from tests.runtimes.docker_registry import free_port
+from tests.runtimes.ports import free_port
 
 GUIDES = sorted(f"docs/guides/{path.name}" for path in (ROOT / "docs" / "guides").glob("*.md"))
 

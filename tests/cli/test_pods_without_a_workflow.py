@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, Run, machine
 from tests.cli.test_worker_away import end_worker, end_workflow, pod, status_of, until_written
-from tests.runtimes.temporal import free_ports
+from tests.runtimes.ports import free_ports
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ from syncpod.cli.machine.state_directory import (
 from syncpod.kernel.procfs import ProcessIdentity, identify, is_running
 from syncpod.settings.process_records import recorded_runtime
 from tests.hung_disk import hung_disk
-from tests.runtimes.docker_registry import free_port
+from tests.runtimes.ports import free_port
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 

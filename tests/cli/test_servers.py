@@ -41,9 +41,9 @@ from syncpod.temporal import plugin
 from syncpod.temporal.own_server import cluster_identity
 from tests.cli.conftest import program
 from tests.cli.pods import pod
-from tests.runtimes.docker_registry import free_port
+from tests.runtimes.ports import free_port, free_ports
 from tests.runtimes.processes import kill
-from tests.runtimes.temporal import DevServer, free_ports
+from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 
 

@@ -23,8 +23,9 @@ from syncpod.cli.machine.listening_process import listens
 from tests.cli import stranger
 from tests.cli.conftest import Result, program
 from tests.cli.machine import EMBEDDED, machine
+from tests.runtimes.ports import free_ports
 from tests.runtimes.processes import kill
-from tests.runtimes.temporal import free_ports, temporal_program
+from tests.runtimes.temporal import temporal_program
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 

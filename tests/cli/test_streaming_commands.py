@@ -17,8 +17,9 @@ import pytest
 
 from tests.cli.conftest import Result, program
 from tests.cli.machine import RUNTIMES, Run, machine
-from tests.cli.terminals import Terminal, command_line, environment, forwarding, start, unused_port
+from tests.cli.terminals import Terminal, command_line, environment, forwarding, start
 from tests.cli.test_interrupts import PATIENCE_SECONDS, SHELL, interrupted
+from tests.runtimes.ports import free_port
 
 pytestmark = pytest.mark.every_runtime("exec, attach and port-forward are served by the runtime", one_containerd=True)
 
@@ -76,7 +77,7 @@ def runtime(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def ports() -> tuple[int, int]:
     """The ports at which the pods listen."""
-    return unused_port(), unused_port()
+    return free_port(), free_port()
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +255,7 @@ async def test_ports_are_forwarded_for_many_connections_at_once(
 ) -> None:
     """Row 124: port-forward by URLs that the runtime gives out, to a network of the pod's own and to the machine's."""
     port, host_port = ports
-    closed = unused_port()
+    closed = free_port()
     async with forwarding(environ, "talk", ":echo", f":{closed}", f":{port}") as (process, (here, dead, other)):
         held_reader, held = await asyncio.open_connection("127.0.0.1", here)
         held.write(bytes(20_000_000))  # and nothing of it is read back

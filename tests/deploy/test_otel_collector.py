@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.runtimes.docker_registry import free_port
+from tests.runtimes.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = ROOT / "deploy" / "otel-collector.yml"

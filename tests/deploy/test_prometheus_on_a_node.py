@@ -23,9 +23,9 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until_asked
 from tests.fork_server import start_worker
-from tests.runtimes.docker_registry import free_port
 from tests.runtimes.embedded import Embedded
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.ports import free_port
 from tests.runtimes.prometheus import Prometheus
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect

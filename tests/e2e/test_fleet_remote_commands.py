@@ -23,9 +23,10 @@ import pytest_asyncio
 
 from syncpod.settings.membership import keep_listening, keep_membership
 from tests.agent.waiting import until
-from tests.cli.terminals import Terminal, forwarding, start, unused_port
+from tests.cli.terminals import Terminal, forwarding, start
 from tests.e2e.test_fleet import FleetOfOne, Node, fleet_of_one, new_node, words
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.ports import free_port
 from tests.runtimes.temporal import DevServer
 from tests.worker.node_process import ROOT
 
@@ -145,7 +146,7 @@ async def test_a_followed_log_ends_on_the_node_when_its_reader_leaves(joined: Jo
 
 async def test_streams_of_a_node_that_listens(joined: Joined) -> None:
     """A terminal, output as it comes, ports, and an end of all that with the worker, which is said within seconds."""
-    fleet, where, port = joined.fleet, joined.node.name, unused_port()
+    fleet, where, port = joined.fleet, joined.node.name, free_port()
     name, environ = f"near-{where}", joined.fleet.environ
     keep_listening(joined.node.state_dir, "127.0.0.1:0")
     serves = f"mkdir /tmp/w; echo well >/tmp/w/index.html; busybox httpd -p {port} -h /tmp/w"

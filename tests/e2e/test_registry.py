@@ -19,7 +19,8 @@ from syncpod.pod import ObjectMeta, Secret
 from tests.e2e.engine import RUNS, EngineNode, LivePod, Pods, shell, status_of
 from tests.e2e.faults_support import FaultyNode
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.docker_registry import DockerRegistry, announce, free_port, fresh_busybox, slow_way
+from tests.runtimes.docker_registry import DockerRegistry, announce, fresh_busybox, slow_way
+from tests.runtimes.ports import free_port
 from tests.runtimes.require import Missing, do_without
 from tests.runtimes.runtime import Runtime
 from tests.runtimes.selection import CONTAINERDS

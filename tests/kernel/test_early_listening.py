@@ -14,6 +14,7 @@ import pytest
 
 from syncpod.kernel import early_listening
 from syncpod.kernel.early_listening import VARIABLE, Place, keep, listen_first, receive, taken
+from tests.runtimes.ports import free_port
 
 ANSWERING = """
 import os, sys
@@ -40,10 +41,7 @@ os.execve(sys.executable, [sys.executable, "-c", then, port], {**os.environ, **h
 @pytest.fixture
 def place() -> Iterator[Place]:
     """A free address; asserts that nothing listens there afterwards."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        found = probe.getsockname()
-    yield found
+    yield ("127.0.0.1", free_port())
     keep([])
 
 

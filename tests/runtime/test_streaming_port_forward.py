@@ -21,6 +21,7 @@ from websockets.uri import parse_uri
 
 from syncpod.runtime.streaming import StreamingServer
 from tests.runtime.spdy_client import RST_STREAM, Headers, SpdyClient, control
+from tests.runtimes.ports import free_port
 
 V1 = "portforward.k8s.io"
 
@@ -59,13 +60,6 @@ async def sandbox(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Sandbox]:
         yield made
         await made.streaming.close()
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
-
-
-def unused_port() -> int:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port: int = closed.getsockname()[1]
-        return port
 
 
 def pair(client: SpdyClient, port: int, request: str = "") -> tuple[int, int]:
@@ -109,7 +103,7 @@ async def test_a_client_need_not_name_its_requests(sandbox: Sandbox) -> None:
 
 async def test_a_port_without_a_listener_is_reported(sandbox: Sandbox) -> None:
     client = await SpdyClient.connect(sandbox.url(), V1)
-    port = unused_port()
+    port = free_port()
     error, data = pair(client, port, "0")
     while data not in client.reset:
         assert await client.frame()
@@ -210,7 +204,7 @@ async def test_spdy_runs_within_a_websocket(sandbox: Sandbox) -> None:
 
 
 async def test_channels_forward_the_ports_of_the_call(sandbox: Sandbox) -> None:
-    closed = unused_port()
+    closed = free_port()
     async with connect(
         sandbox.url([sandbox.port, closed]).replace("http", "ws", 1),
         subprotocols=[Subprotocol("v4.channel.k8s.io")],

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +20,7 @@ from typing import Any, Self
 
 from tests.runtimes.containerd import Containerd
 from tests.runtimes.images import BUSYBOX, Image, images, write_archive
+from tests.runtimes.ports import free_port
 from tests.runtimes.processes import Daemon
 from tests.runtimes.require import Missing
 
@@ -153,13 +153,6 @@ async def slow_way(port: int, *, bytes_per_second: int) -> AsyncIterator[int]:
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def free_port() -> int:
-    """A loopback port at which nothing listens."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def _blobs(image: Image) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import yaml
 
 from tests.agent.waiting import until
-from tests.runtimes.docker_registry import free_port
+from tests.runtimes.ports import free_port
 from tests.runtimes.require import do_without
 
 

@@ -5,8 +5,6 @@ Its database is a file, so the server can be killed and started again without lo
 
 import contextlib
 import os
-import secrets
-import socket
 import subprocess
 import time
 import urllib.request
@@ -16,6 +14,7 @@ from typing import Self
 from syncpod.cli.machine import dev_server
 from tests.patience import PATIENCE
 from tests.runtimes import claim
+from tests.runtimes.ports import free_ports
 from tests.runtimes.processes import Daemon, kill, processes
 from tests.runtimes.require import Missing
 
@@ -114,18 +113,3 @@ def _end(directory: Path) -> None:
     """Kill the server whose database is in `directory`, if it still runs."""
     database = str(directory / "temporal.db")
     kill(process.pid for process in processes() if process.program == "temporal" and database in process.argv)
-
-
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that are free and that the kernel assigns to nobody, since a killed server uses its port again."""
-    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    lowest = min(10_000, first_given // 2)
-    with contextlib.ExitStack() as stack:
-        ports: list[int] = []
-        while len(ports) < count:
-            listener = stack.enter_context(socket.socket())
-            port = lowest + secrets.randbelow(first_given - lowest)
-            with contextlib.suppress(OSError):  # a process listens there
-                listener.bind(("127.0.0.1", port))
-                ports.append(port)
-        return ports

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.runtimes import claim, postgresql
+from tests.runtimes.ports import free_ports
 from tests.runtimes.postgresql import PostgreSQL
 from tests.runtimes.processes import Closing, Daemon, kill, processes
 from tests.runtimes.require import Missing, cache_directory
-from tests.runtimes.temporal import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = "1.32.2"

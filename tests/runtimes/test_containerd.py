@@ -16,8 +16,8 @@ from protos.cri.v1 import api_pb2 as cri
 from tests.runtimes import claim, leftovers
 from tests.runtimes.bare import BareCri
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import HTTPD
+from tests.runtimes.ports import free_port
 from tests.runtimes.processes import processes
 
 pytestmark = pytest.mark.every_runtime("it is the harness of each containerd", each_containerd=True)

@@ -15,8 +15,8 @@ from protos.cri.v1 import api_pb2 as cri
 from tests.runtimes import claim, leftovers
 from tests.runtimes.bare import BareCri
 from tests.runtimes.crio import Crio
-from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import HTTPD
+from tests.runtimes.ports import free_port
 from tests.runtimes.processes import processes
 from tests.runtimes.test_containerd import page
 

@@ -20,8 +20,8 @@ from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
 from tests.agent.waiting import until, until_asked
 from tests.runtimes.containerd import Containerd
-from tests.runtimes.docker_registry import free_port
 from tests.runtimes.images import BUSYBOX
+from tests.runtimes.ports import free_port
 from tests.runtimes.temporal import DevServer
 from tests.runtimes.temporal_client import connect
 from tests.worker.collector import Collector, attributes

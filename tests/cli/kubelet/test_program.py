@@ -22,6 +22,7 @@ from syncpod.cli.kubelet.doors import early_ports
 from syncpod.cli.kubelet.reading import Given
 from tests.cli.conftest import program
 from tests.runtimes.embedded import Embedded
+from tests.runtimes.ports import free_port
 
 POD = {
     "apiVersion": "v1",
@@ -93,12 +94,6 @@ class Kubelet:
             self.end(signal.SIGTERM)
         program("down", environ=self.environ)
         shutil.rmtree(self.memory, ignore_errors=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
