@@ -1,4 +1,4 @@
-"""syncpod: a pod lifecycle engine whose every pod is a durable Temporal workflow.
+"""syncpod: a pod lifecycle engine in which each pod is a durable Temporal workflow.
 
 Read the rooms in this order: :mod:`syncpod.pod` (what a pod is), :mod:`syncpod.lifecycle` (what to do next, decided
 purely), :mod:`syncpod.messages` (what crosses Temporal), :mod:`syncpod.cri` (the runtime), then the top-level

@@ -76,7 +76,7 @@ def taints(settings: NodeSettings) -> tuple[Taint, ...]:
 
 
 def shutdown_periods(settings: NodeSettings) -> Periods:
-    """Return the times that pods have when the machine shuts down; empty = its shutdown is not delayed."""
+    """Return the times that pods have when the machine shuts down; empty if nothing delays the shutdown."""
     try:
         return parse_shutdown_periods(settings.shutdown_grace)
     except ShutdownPeriodsInvalid as wrong:
@@ -92,7 +92,7 @@ def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
 
 
 def verification(pulls: ImagePullSettings) -> Verification:
-    """Return the policy that says for which images already on the node a pod must have pull credentials."""
+    """Return the policy that decides for which images on the node a pod must have pull credentials."""
     policy = {"policy": pulls.verification_policy} if pulls.verification_policy else {}
     try:
         return Verification(**policy, allowed=pulls.verification_allowlist)

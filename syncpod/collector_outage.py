@@ -20,9 +20,10 @@ LOGGER: Final = "syncpod.collector"
 log = logging.getLogger(LOGGER)
 
 REPEAT_SECONDS: Final = 600.0
-"""Seconds of an interval, in which each cause is logged at most once, even if several outages follow each other."""
+"""Length of an interval in seconds. Each cause is logged at most once in one, even if several outages follow each
+other."""
 CAUSES: Final = 4
-"""The most causes that have a line in one interval."""
+"""Maximum number of causes that have a line in one interval."""
 
 _REASONS: Final = (
     re.compile(r"Transient error (?P<why>.*) encountered while exporting \w+ batch", re.DOTALL),
@@ -32,8 +33,8 @@ _REASONS: Final = (
 )
 """The exporters' log messages that contain the reason why a batch was not accepted."""
 _TIMED_OUT: Final = "due to timeout, max retries or shutdown"
-"""Part of the exporters' last message about a batch, whatever the reason. If the first try took the whole time limit,
-there is no other message."""
+"""Part of the exporters' last message about a batch, whatever the reason. If the first try takes the whole time limit,
+this is the only message."""
 _QUEUE_FULL: Final = "Queue full, dropping "
 
 _Result = TypeVar("_Result", bound=Enum)
@@ -53,7 +54,7 @@ class CollectorLog(logging.Filter):
         self._full = RareLines(REPEAT_SECONDS, clock)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a record."""
+        """Return whether to write a record."""
         if record.levelno < logging.WARNING:
             return True
         said = _said.get()
@@ -81,7 +82,7 @@ class CollectorOutage:
         """When the first batch of the current outage was lost; None = there is no outage."""
         self._lost = 0
         self._is_logged = False
-        """Whether the log has a line about the current outage."""
+        """True if the log has a line about the current outage."""
         self._next = clock()
         """Time by the clock at which the current interval ends."""
         self._causes: set[str] = set()

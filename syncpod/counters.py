@@ -2,8 +2,8 @@
 
 A series that begins at 1 hides its first increase, since Prometheus' ``increase()`` and ``rate()`` compare two values
 of one series. Counters are created while modules are imported, before OpenTelemetry is turned on, and additions before
-that are lost. So each counter remembers its known labels, and :func:`begin_at_zero` adds 0 to all of them once it is
-on.
+that are lost. So each counter remembers its known labels, and :func:`begin_at_zero` adds 0 to all of them once
+OpenTelemetry is on.
 """
 
 from __future__ import annotations

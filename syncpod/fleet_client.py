@@ -33,7 +33,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 class OtherFleet(Exception):
-    """A server holds the workflows of another fleet than the one with these keys. The text is a sentence."""
+    """The server has the workflows of another fleet than the fleet of these keys. The text is a sentence."""
 
 
 class KeyMissing(Exception):
@@ -94,7 +94,7 @@ async def check_whose(client: Client, access: FleetAccess) -> None:
 
 
 async def check_commander(client: Client, access: FleetAccess) -> None:
-    """Raise OtherFleet as `check_whose`, and KeyMissing if the keys decrypt nothing that the server has of the fleet.
+    """Raise OtherFleet as `check_whose`, and KeyMissing if the keys decrypt none of the server's data of the fleet.
 
     A workflow that receives a command with an unknown key cannot go on until the server has dropped the command.
     """

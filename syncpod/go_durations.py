@@ -44,11 +44,11 @@ def parse_go_duration(text: str) -> int:
 
 
 def _nanoseconds(part: re.Match[str]) -> int:
-    """Return the nanoseconds of one number with its unit; if they exceed `_LONGEST`, any number above it."""
+    """Return the nanoseconds of one number with its unit; if there are more than `_LONGEST`, any number above that."""
     whole, fraction, unit = part[1].lstrip("0"), part[2] or "", _UNITS[part[3]]
     if len(whole) > _DIGITS:  # Python refuses to read a number of very many digits
         return _LONGEST + 1
-    # Go computes with as many digits of a fraction as its integers hold, and then in floating point; so does this.
+    # Go computes with as many digits of a fraction as its integers hold, then in floating point. This does the same.
     value, scale = 0, 1.0
     for digit in fraction:
         longer = value * 10 + int(digit)

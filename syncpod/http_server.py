@@ -1,7 +1,7 @@
-"""The node's HTTP servers, with aiohttp: what all of them have, and the limits of one that any client may reach.
+"""The node's HTTP servers, with aiohttp: their common part, and the limits of a server that any client may reach.
 
-`serve` is for such clients. It answers one request per connection, within ten seconds, and limits the connections of
-each user and of each machine (:mod:`syncpod.kernel.callers`).
+`serve` is such a server. It answers one request per connection, within ten seconds, and limits the connections of each
+user and of each machine (:mod:`syncpod.kernel.callers`).
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PLAIN: Final = "text/plain; charset=utf-8"
 PATIENCE_SECONDS: Final = 10.0
 """Seconds that a client of `serve` has to send its request and to read the answer."""
 _LINE_LIMIT: Final = 8 * 1024
-"""The most bytes of a request's first line, and of a header."""
+"""Maximum bytes of a request's first line, and of a header."""
 _HEADERS: Final = 64
 _GRACE_SECONDS: Final = 1.0
-"""Seconds for which answers may still be sent when a server ends."""
+"""Seconds for which answers may still be sent after a server has ended."""
 
 Serve = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -40,7 +40,10 @@ class _Request(web.BaseRequest):
 
 
 def _is_defect(record: logging.LogRecord) -> bool:
-    """Say whether a log entry shows a defect, and not just a request that is not HTTP, which any client may send."""
+    """Return whether a log entry shows a defect.
+
+    A request that is not HTTP is no defect, since any client may send one.
+    """
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
@@ -58,7 +61,7 @@ class HttpServer(web.Server):
 
 
 class _CountedServer(HttpServer):
-    """Answers one request per connection. Closes the connection of a client that takes too long, or has too many."""
+    """Answers one request per connection. Closes the connection of a client that is slow or has too many."""
 
     def __init__(self, serve: Serve, callers: Callers) -> None:
         async def serve_one(request: web.BaseRequest) -> web.StreamResponse:
@@ -68,7 +71,7 @@ class _CountedServer(HttpServer):
 
         super().__init__(
             serve_one,
-            handler_cancellation=True,  # a connection that is closed ends its handler, also at the time limit
+            handler_cancellation=True,  # a closed connection ends its handler, also at the time limit
             keepalive_timeout=0.0,  # the time limit is for the whole connection
             lingering_time=0.0,  # the rest of a body that nobody needs is not read
             tcp_keepalive=False,
@@ -78,7 +81,7 @@ class _CountedServer(HttpServer):
         )
         self._callers = callers
         self._open: dict[web.RequestHandler, ExitStack] = {}
-        """What ends with each connection: its count and its time limit."""
+        """By connection: its count and its time limit, which end with it."""
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -88,7 +91,7 @@ class _CountedServer(HttpServer):
         if has_room:
             connection.callback(loop.call_later(PATIENCE_SECONDS, transport.abort).cancel)
         else:
-            loop.call_soon(transport.abort)  # the handler begins first, and ends by itself
+            loop.call_soon(transport.abort)  # not at once, so that the handler has begun and can end by itself
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 _MOST: Final = 1_000
-"""How many subjects are remembered; beyond that, the subject whose last line is the oldest is forgotten."""
+"""Maximum number of subjects that are remembered; beyond it, the subject whose last line is the oldest is forgotten."""
 
 
 class RareLines:
@@ -25,7 +25,7 @@ class RareLines:
         """By subject, the oldest line first: when the next line is due, and how many have been left out since."""
 
     def left_out(self, subject: Hashable = "") -> int | None:
-        """Return how many lines of a subject were left out before this line; None = this line is to be left out too."""
+        """Return how many lines of a subject were left out before this line; None = leave this line out too."""
         now = self._clock()
         due, times = self._lines.get(subject, (now, 0))
         if now < due:

@@ -7,9 +7,9 @@ Texts are searched where they leave the process, in these few places: what the p
 (`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. Only
 :meth:`Redactor.part` may shorten a text: after any other cut, the beginning of a value would not be recognised.
 
-The search costs the length of the text, however many values are known: at each position two look-ups say whether
-a value may begin there. No automaton is built, so a new value costs little, and no regular expression,
-which would try each value at each position.
+The search costs the length of the text, however many values are known: two look-ups at each position decide whether a
+value may begin there. No automaton is built, so a new value costs little, and no regular expression, which would try
+each value at each position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from urllib.parse import quote, quote_plus
 from syncpod.pod.go_text import go_json, go_quote
 
 MASK: Final = "***"
-"""The replacement of a value. If a cut leaves less than three characters of the value, only its beginning is used."""
+"""The replacement of a value, shortened if fewer than three characters of the value are left after a cut."""
 SHORT: Final = 4
 """Shorter values are hidden only as whole words; otherwise parts of many other words would be hidden."""
 SHORTEST: Final = 3
@@ -35,12 +35,12 @@ HEAD: Final = 16
 """The first HEAD characters of a longer value are hidden even without the rest, which another program may have cut
 off."""
 OVERLAP: Final = HEAD - 1
-"""How many characters beyond a cut :meth:`Redactor.part` reads, to recognise a value that the cut divides."""
+"""Number of characters beyond a cut that :meth:`Redactor.part` reads, to recognise a value that the cut divides."""
 _ENCODED: Final = 8
 """Shorter values are not looked for in base64 or percent-encoded: four letters of base64 stand in many words."""
 _KEPT: Final = 128
-"""How many characters of a form are stored and compared. If all of them match, the rest of the form is hidden
-uncompared, by its length."""
+"""Number of characters of a form that are stored and compared. If all of them match, the rest of the form is hidden by
+its length, without a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class _Index:
         return [(at, end) for at in begins if (end := self._end(text, at)) > at]
 
     def _end(self, text: str, at: int) -> int:
-        """Return where the longest word that begins at a position ends; the position itself if no word begins there."""
+        """Return the end of the longest word that begins at a position; the position itself if no word begins there."""
         end = at
         for length in self.short_lengths:
             if text[at : at + length] in self.short and (length >= SHORT or _is_word(text, at, at + length)):
@@ -118,7 +118,7 @@ class Redactor:
         return self._known
 
     def forget(self, values: Iterable[str]) -> None:
-        """Hide these values no more."""
+        """Stop hiding these values."""
         with self._changing:
             if gone := self._known.intersection(values):
                 self._known -= gone
@@ -131,9 +131,9 @@ class Redactor:
     def part(self, text: str, start: int = 0, stop: int | None = None) -> str:
         """Return the characters from `start` to `stop` of a text, with each known value replaced by ``***``.
 
-        A value that `start` or `stop` divides is hidden too, if the text goes on for OVERLAP characters beyond that
-        cut, or the whole text ends before. Characters farther away are not read. With a `start`, the text may be the
-        end of a longer one, and begin within a value.
+        A value that `start` or `stop` divides is hidden too, if `text` has OVERLAP characters beyond that cut, or ends
+        where the whole text does. Characters farther away are not read. With a `start`, the text may be the end of a
+        longer one, and begin within a value.
         """
         stop = len(text) if stop is None else min(stop, len(text))
         text = text[: stop + OVERLAP]
@@ -195,7 +195,7 @@ def _forms(value: str) -> set[str]:
     if len(plain) >= _ENCODED:
         forms |= {quote(data), quote(data, safe=""), quote_plus(data)}
         for offset in range(3):
-            # The first and the last character may also encode bits of what stands beside the value.
+            # The first and the last character may also encode bits of the text beside the value.
             encoded = base64.b64encode(bytes(offset) + data).rstrip(b"=").decode()
             inside = encoded[(0, 2, 3)[offset] : -1 if (len(data) + offset) % 3 else None]
             forms |= {inside, inside.replace("+", "-").replace("/", "_")}
@@ -210,6 +210,6 @@ def _common(one: str, other: str) -> int:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Say whether a part of a text is a whole word: no letter, digit or underscore is beside it."""
+    """Return whether a part of a text is a whole word: no letter, digit or underscore is beside it."""
     before, after = text[start - 1 : start], text[end : end + 1]
     return not any(each.isalnum() or each == "_" for each in (before, after))

@@ -23,7 +23,7 @@ _NUMBER: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-"""What some reader takes for a number or a time; also a little more, whose quotes do no harm."""
+"""Texts that some reader takes for a number or a time, and a few others, which quotes do not harm."""
 
 
 def yaml_text(document: Any) -> str:

@@ -18,13 +18,13 @@ from google.protobuf.message import DecodeError
 LONGEST_WORD: Final = 1024
 """Maximum characters of a reason, a name or a version."""
 LONGEST_MESSAGE: Final = 16 * 1024
-"""Maximum characters of a message about a container. In a kubelet's status, all messages of a pod have 12 KiB."""
+"""Maximum characters of a message about a container. In a kubelet's status, all messages of a pod share 12 KiB."""
 _PATH_MAX: Final = 4096
 """PATH_MAX of the kernel, with the NUL at the end."""
 _LONGEST_ADDRESS: Final = 64
 """Maximum characters of an IP address with its zone, which is an interface's name."""
 _MOST_ADDRESSES: Final = 16
-"""Maximum number of addresses of a pod besides its first one."""
+"""Maximum number of further addresses of a pod, after its first one."""
 _LARGEST_PID: Final = 2**22
 """PID_MAX_LIMIT of the kernel."""
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -59,7 +59,7 @@ def readable(parse: Callable[[bytes], _Answer]) -> Callable[[bytes], _Answer | N
 
 
 class ReadableAnswers:
-    """A channel for generated stubs, whose calls return None for an answer that cannot be parsed."""
+    """A channel for generated stubs. Its calls return None for an answer that cannot be parsed."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._channel = channel
@@ -73,16 +73,16 @@ class ReadableAnswers:
         return self._channel.unary_stream(method, response_deserializer=readable(response_deserializer), **options)
 
     def __getattr__(self, name: str) -> Any:
-        """Return the channel's own attribute: other streaming calls, which the client does not make."""
+        """Return an attribute of the channel itself, such as a streaming call that the client does not make."""
         return getattr(self._channel, name)
 
 
 def asked_for(listed: Iterable[_Entry], labels: Mapping[str, str], **fields: str) -> tuple[_Entry, ...]:
     """Return the entries of a list that have the requested labels and fields, each once. A field of "" is ignored.
 
-    A runtime may ignore a filter: then containers of another pod, or of somebody else, would be ended. The runtime may
-    list a sandbox twice: then the pod would be ended, since it may have only one. Two entries are the same if they are
-    one object, as `KnownItems` returns it for equal items.
+    If a runtime ignored a filter, containers of another pod, or of somebody else, would be ended. If it listed a
+    sandbox twice, the pod would be ended, since it may have only one. Two entries are the same if they are one object:
+    `KnownItems` returns one object for equal items.
     """
     wanted = [(name, value) for name, value in fields.items() if value]
     return tuple(
@@ -126,7 +126,7 @@ def address(text: str) -> str:
 
 
 def addresses(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the texts that are IP addresses, at most :data:`_MOST_ADDRESSES`: a pod has two, as a rule."""
+    """Return the texts that are IP addresses, at most :data:`_MOST_ADDRESSES`; a pod usually has two."""
     return tuple(islice(filter(None, map(address, texts)), _MOST_ADDRESSES))
 
 

@@ -53,7 +53,8 @@ CALLS: Final[Mapping[str, CallSpec]] = {
     "CreateRecord": CallSpec("create_record", changes=True),
     "ListStatuses": CallSpec("list_ingests", changes=False),
 }
-"""Every call of `syncpod.cri.client`, by the name of its request without `Request`; the last ones are containerd's."""
+"""Every call of `syncpod.cri.client`, by the name of its request without `Request`; the last rows are containerd's
+calls."""
 
 
 def call_of(request: str) -> CallSpec:

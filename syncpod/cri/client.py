@@ -68,7 +68,7 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_send_message_length", 16 * 1024 * 1024),
     # The default would be the socket's path, which Go's HTTP/2 servers reject as malformed.
     ("grpc.default_authority", "localhost"),
-    # A restarting runtime is back within a second, where gRPC's default back-off grows to minutes. These are the
+    # A restarting runtime is back within a second, but gRPC's default back-off grows to minutes. These are the
     # kubelet's values.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
@@ -90,7 +90,7 @@ _RPC: Final = {
 
 _ANY_RUNTIME: Final = containers_pb2.Runtime(name="io.containerd.runc.v2")
 _ANY_SPEC: Final = containers_pb2.Spec(type_url="types.containerd.io/opencontainers/runtime-spec/1/Spec", value=b"{}")
-"""A record without a runtime or a spec is refused, but a container that has run needs neither."""
+"""containerd refuses a record without a runtime or a spec, but a container that has run needs neither."""
 
 _Headers = tuple[tuple[str, str], ...]
 _CONTAINERD: Final[_Headers] = (("containerd-namespace", "k8s.io"),)
@@ -104,10 +104,10 @@ _About = Mapping[str, str | int]
 class CriClient(CriRuntime):
     """A CRI v1 client. Make it inside a running event loop, and close it there. `CriRuntime` documents the calls.
 
-    `endpoint` is `unix:///path` or a path. It connects with the first call, and later calls restore a lost connection.
-    Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most calls, and
-    twice as long for RunPodSandbox. The grace is added for StopContainer, and the command's own timeout for ExecSync.
-    PullImage, and ExecSync of a command without a timeout, have none. No timeout is longer than 68 years.
+    `endpoint` is `unix:///path` or a path. The client connects with the first call, and later calls restore a lost
+    connection. Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most
+    calls, and twice as long for RunPodSandbox. The grace is added for StopContainer, and the command's own timeout for
+    ExecSync. PullImage, and ExecSync of a command without a timeout, have none. No timeout is longer than 68 years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
@@ -248,7 +248,7 @@ class CriClient(CriRuntime):
                 raise
 
     async def _with_records(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Make a call that stops or removes; make the records of containers that it lacks, and repeat it each time.
+        """Make a call that stops or removes. After each RecordLost, make the missing record and repeat the call.
 
         With a record, containerd finds a task that may be left, and refuses to remove the container (TaskLeft).
         """
@@ -281,7 +281,7 @@ class CriClient(CriRuntime):
     async def discard_task(self, container_id: str) -> None:
         about = _container(container_id)
         kill = tasks_pb2.KillRequest(container_id=container_id, signal=signal.SIGKILL, all=True)
-        with contextlib.suppress(NotFound):  # it has ended; or it does not exist, which the next call raises
+        with contextlib.suppress(NotFound):  # the task has ended; or there is none, and the next call raises NotFound
             await self._call(self._tasks.Kill, kill, about=about, headers=_CONTAINERD)
         wait = tasks_pb2.WaitRequest(container_id=container_id)
         await self._call(self._tasks.Wait, wait, about=about, headers=_CONTAINERD)
@@ -306,7 +306,8 @@ class CriClient(CriRuntime):
         except CriError as error:
             if not verbose or error.code != grpc.StatusCode.RESOURCE_EXHAUSTED.name:
                 raise
-            # containerd's answer has the environment twice, as JSON. One of 1.4 MiB may exceed the largest message.
+            # containerd's answer has the environment twice, as JSON. An environment of 1.4 MiB may exceed the largest
+            # message.
             known = await self.container_status(container_id)
             pid = await self._pid_of_task(container_id) if known.container.state == "running" else 0
             return replace(known, container=known.container.model_copy(update={"pid": pid}))
@@ -315,11 +316,11 @@ class CriClient(CriRuntime):
             return records.container_status(answer)
 
     async def _pid_of_task(self, container_id: str) -> int:
-        """Return the pid of a container's process by containerd's own API; 0 if that has none."""
+        """Return the pid of a container's process by containerd's own API; 0 if containerd reports none."""
         request = tasks_pb2.GetRequest(container_id=container_id)
         try:
             found = await self._call(self._tasks.Get, request, about=_container(container_id), headers=_CONTAINERD)
-        except (NotFound, Unimplemented):  # it has just ended; or the runtime is not containerd
+        except (NotFound, Unimplemented):  # the process has just ended; or the runtime is not containerd
             return 0
         return process_id(found.process.pid)
 

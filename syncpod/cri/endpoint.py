@@ -22,7 +22,7 @@ _PATIENCE_SECONDS = 1.0
 
 
 class NoRuntime(Exception):
-    """No socket accepts a connection. The text is one sentence that names each and says why not.
+    """No socket accepts a connection. The text is one sentence with each socket and the reason.
 
     `tried` has the path and the reason of each, in order. `permission_denied` is True if a socket exists but is closed
     to this user; `refused` if one exists and nothing accepts connections, so its runtime may be about to start.
@@ -67,7 +67,7 @@ def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
 def find_endpoint(environ: Mapping[str, str]) -> str:
     """Return `unix:///path` of the first candidate that accepts a connection.
 
-    It does not check what answers there. Raises NoRuntime if none does, ValueError as `candidates` does.
+    The listener is not checked: it may be no runtime. Raises NoRuntime if none does, ValueError as `candidates` does.
     """
     tried: list[tuple[str, str]] = []
     for path in candidates(environ):

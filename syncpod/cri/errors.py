@@ -115,7 +115,7 @@ class AlreadyStarted(CriError):
 class CommandTimedOut(CriError):
     """ExecSync: the command exceeded its timeout and was killed, or the runtime did not answer within two minutes more.
 
-    The kubelet does not distinguish them either (cri-client/pkg/remote_runtime.go, v1.36, ExecSync): containerd 1.6
+    The kubelet does not distinguish the two either (cri-client/pkg/remote_runtime.go, v1.36, ExecSync): containerd 1.6
     never answers while a process that the command left behind holds its output.
     """
 
@@ -133,7 +133,7 @@ class TaskLeft(RuntimeFailure):
 
     containerd loses track of a task if a start is cancelled between making the task and recording its process (the
     caller died, or the deadline passed), or if the cleanup of a task fails. The process then waits to be started, runs,
-    or has ended unnoticed. No CRI call reaches the task, and none removes the container while the task exists.
+    or has ended unnoticed. No CRI call reaches the task, or removes the container while the task exists.
     """
 
 

@@ -1,4 +1,4 @@
-"""Selects the credentials to try for an image, by docker's configuration of registries and the image's name.
+"""Selects the credentials to try for an image, from docker's configuration of registries.
 
 Mirrors credentialprovider/keyring.go, config.go and secrets/secrets.go, v1.36. Pure. No error's text and no record's
 `repr` shows a password.
@@ -29,7 +29,7 @@ DEFAULT_REGISTRY: Final = "index.docker.io"
 
 
 class DockerConfigInvalid(ValueError):
-    """The text is not a valid docker configuration; says what is wrong without showing its content."""
+    """The text is not a valid docker configuration. The error names the fault without showing the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Credential:
     password: str = field(repr=False)
     email: str = field(default="", repr=False)
     source: SecretSource | None = None
-    """The Secret of the credentials; None = they are the node's own, which every pod on it may use."""
+    """The Secret that holds the credentials; None if they are the node's own, which every pod on it may use."""
 
     @property
     def hash(self) -> str:
@@ -84,7 +84,7 @@ class Keyring:
     def lookup(self, repository: str) -> tuple[Credential, ...]:
         """Return the credentials to try for a repository (`docker.io/library/nginx`), in order; there may be none.
 
-        The credentials of docker's default registry count if no other entry matches.
+        The credentials of docker's default registry are tried if no other entry matches.
         """
         fitting = [
             each for key, credentials in self._credentials.items() if _matches(key, repository) for each in credentials
@@ -99,8 +99,8 @@ def credentials_in(
 ) -> list[tuple[str, Credential]]:
     """Return the registries and credentials in a docker configuration, in its order.
 
-    The text is a `config.json`, of which only `auths` counts, or with `legacy` a `.dockercfg`, which has the content of
-    `auths`. Credential helpers and stores are not used. Raises DockerConfigInvalid.
+    The text is a `config.json`, of which only `auths` is read. With `legacy` it is a `.dockercfg`, which has just the
+    content of `auths`. Credential helpers and stores are not used. Raises DockerConfigInvalid.
     """
     document = _object(_parsed(text), "it")
     auths = document if legacy else _object(_member(document, "auths"), "auths")

@@ -12,16 +12,16 @@ _Item = TypeVar("_Item", api_pb2.PodSandbox, api_pb2.Container)
 _Summary = TypeVar("_Summary")
 
 _TURNS: Final = 8
-"""After this many listed items for each cached one, the cached items that no list has had meanwhile are dropped."""
+"""Cached items that no list has had are dropped once the lists have had this many items for each cached one."""
 TURN_SECONDS: Final = 30.0
-"""Seconds after which cached items are dropped if no list has had them, even if all lists are empty."""
+"""Cached items that no list has had are dropped after this many seconds, even if all lists are empty."""
 
 
 class KnownItems(Generic[_Item, _Summary]):
     """The records of listed items, by id. A record is returned again only for an item that is equal in every field."""
 
     def __init__(self, translated: Callable[[_Item], _Summary], clock: Callable[[], float] = time.monotonic) -> None:
-        """Make the record of a new or changed item by `translated`. `clock` returns seconds."""
+        """Call `translated` for the record of a new or changed item. `clock` returns seconds."""
         self._translated: Callable[[_Item], _Summary] = translated
         # Two generations: a short list, such as that of a single pod, must not drop the records of all other items.
         self._recent: dict[str, tuple[_Item, _Summary]] = {}

@@ -141,10 +141,10 @@ class ContainerMount:
 
 @dataclass(frozen=True, slots=True)
 class ContainerAnswer:
-    """The runtime's whole answer about one container."""
+    """The runtime's complete answer about one container."""
 
     container: ObservedContainer
-    """Without its sandbox, which the runtime does not name here, and without the values of its annotations.
+    """The container, without the values of its annotations, and without its sandbox, which the runtime omits here.
 
     Exit code, reason and `finished_at` are final once `finished_at` is set. The pid is 0 unless verbose."""
     labels: Mapping[str, str]
@@ -177,7 +177,8 @@ class ImageStatus:
     pinned: bool
     """Garbage collection must not remove it (the pause image)."""
     stands_for_machine: bool = False
-    """It has no files: nothing was pulled, and its name stands for the machine's own programs (embedded runtime)."""
+    """The image has no files: nothing was pulled, and its name stands for the machine's own programs (embedded
+    runtime)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +220,9 @@ class CpuUsage:
     used_ns: int
     """Cumulative nanoseconds of one core. It only grows; the rate follows from two measurements."""
     nano_cores: int | None
-    """The rate as the runtime calculates it, in billionths of a core over an unknown interval; None = not given.
+    """The rate that the runtime calculates, in billionths of a core over an unknown interval; None = not given.
 
-    containerd 1.6 takes the interval since the last request, and returns 0 the first time.
-    """
+    containerd 1.6 takes the interval since the last request, and returns 0 the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class MemoryUsage:
     """The limit without the working set; None without a limit."""
     rss_bytes: int | None = None
     page_faults: int | None = None
-    """Cumulative, as the following fields."""
+    """Cumulative, like the following fields."""
     major_page_faults: int | None = None
 
 
@@ -352,7 +352,8 @@ class CriRuntime(Protocol):
     async def stop_container(self, container_id: str, *, timeout_seconds: int) -> None:
         """Send the stop signal, and SIGKILL after `timeout_seconds`; return when the container has ended.
 
-        Does nothing to a container that does not run yet and may run afterwards. Some runtimes raise NotFound.
+        A container that has not been started is left as it is, and may still run afterwards. Some runtimes raise
+        NotFound.
         """
         ...
 
@@ -367,8 +368,8 @@ class CriRuntime(Protocol):
     async def discard_task(self, container_id: str) -> None:
         """Kill and delete the task of a container or sandbox that the runtime lists as ended.
 
-        For the case of `TaskLeft`. This is not a CRI call but containerd's own API, on the same socket. Returns when
-        the task's processes have ended. Raises NotFound if there is no such task, Unimplemented from any other runtime.
+        Use it after `TaskLeft`. This is not a CRI call but containerd's own API, on the same socket. Returns when the
+        task's processes have ended. Raises NotFound if there is no such task, Unimplemented from any other runtime.
         """
         ...
 
@@ -399,8 +400,8 @@ class CriRuntime(Protocol):
     async def port_forward(self, sandbox_id: str, ports: Sequence[int] = ()) -> str:
         """Prepare connections to a sandbox's ports; return the URL to connect to, valid once and for a short time.
 
-        The ports are named on that connection. `ports` is for the one protocol that cannot name them: WebSocket's
-        channels.
+        The client names the ports on that connection. `ports` is for WebSocket's channels, the one protocol that cannot
+        name them.
         """
         ...
 
@@ -413,8 +414,8 @@ class CriRuntime(Protocol):
     async def list_container_stats(self, *, sandbox_id: str, timeout_seconds: float) -> tuple[ContainerStats, ...]:
         """Measure the running containers of one sandbox; containerd also returns those that do not run.
 
-        Has a timeout of its own, in seconds, because the call hangs as long as a shim of one of them does. Measure each
-        sandbox by a call of its own: otherwise one pod blocks all others.
+        Has a timeout of its own, in seconds, because the call hangs while the shim of one of these containers hangs.
+        Measure each sandbox by its own call: otherwise one pod blocks all others.
         """
         ...
 

@@ -72,7 +72,7 @@ def pid(info: Mapping[str, str]) -> int:
 
 
 def stop_signal_number(name: str | None) -> api_pb2.Signal:
-    """Return CRI's number of ``SIGUSR1`` or ``SIGRTMIN+3``; without a name, that of the runtime's default.
+    """Return CRI's number of a signal, such as ``SIGRTMIN+3``; without a name, the number for the runtime's default.
 
     Mirrors kuberuntime_container.go, v1.36, getStopSignal. Raises ValueError for a name that core/v1 does not have.
     """
@@ -96,7 +96,7 @@ _STOP_SIGNALS: Final = frozenset(stop_signal_name(number) for number in api_pb2.
 def spec_stop_signal(info: Mapping[str, str]) -> str:
     """Return core/v1's name of the stop signal in a verbose answer; CRI-O has it only in the OCI configuration.
 
-    "" if there is none, or an unknown name: CRI-O itself uses SIGTERM for a name that it cannot parse.
+    "" if there is none, or if the name is unknown: CRI-O itself uses SIGTERM for a name that it cannot parse.
     """
     try:
         found = _details(info)["runtimeSpec"]["annotations"][_STOP_SIGNAL]

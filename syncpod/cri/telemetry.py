@@ -21,7 +21,7 @@ _TRACER = trace.get_tracer("syncpod.cri")
 _METER = metrics.get_meter("syncpod.cri")
 
 _KNOWN: Final = each_of(operation_type=tuple(call.operation for call in CALLS.values()))
-"""The series that begin at zero: one for each call that the client makes."""
+"""The series that begin at zero: one for each CRI call of the client."""
 
 _OPERATIONS = counter_from_zero(
     _METER,

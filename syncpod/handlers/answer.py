@@ -16,7 +16,7 @@ class Target:
     """The container that a handler is for."""
 
     uid: str
-    """UID of the pod. The threads that its handlers need count for the pod."""
+    """UID of the pod; the handlers' threads count towards its share."""
     container_id: str
     ip: str
     """The pod's address, used unless the probe or hook names a host."""
@@ -34,7 +34,7 @@ class ProbeAnswer:
 
 
 def shortened(data: bytes, limit: int, *, encoding: str = "utf-8", errors: str = "replace") -> str:
-    """Return the text of the first `limit` bytes. Secrets' values are hidden, also one that the cut divides."""
+    """Return the text of the first `limit` bytes. Secrets' values are hidden, even a value that the cut divides."""
     seen = data[: limit + 4 * OVERLAP]
     stop = len(seen[:limit].decode(encoding, errors=errors))
     return of_process.part(seen.decode(encoding, errors=errors), 0, stop)

@@ -13,12 +13,12 @@ from syncpod.handlers.pod_shares import PodShares
 from syncpod.kernel.daemon_thread import DaemonThreads
 
 _LOOKUPS: Final = PodShares(4, partial(DaemonThreads().run, name="name lookup"))
-"""A name server decides how long a lookup takes, and nothing can interrupt a lookup. So lookups have threads of their
-own, and those of one pod wait for one another."""
+"""Threads for lookups, whose length the name server decides, and which nothing can interrupt. The lookups of one pod
+wait for one another."""
 
 
 class NotConnected(Exception):
-    """No connection; the text says why, worded like Go's dialer, which users of the kubelet know."""
+    """There is no connection. The text gives the reason in the words of Go's dialer, as in the kubelet."""
 
 
 def host_and_port(host: str, port: int) -> str:

@@ -31,9 +31,9 @@ _UNREADABLE = "grpc: failed to unmarshal the received message: proto: cannot par
 async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float) -> ProbeAnswer:
     """Call Check once, in clear text, on a new connection: SERVING is success. Raises :class:`NoAnswer`.
 
-    A connection that is kept open would answer for a server that accepts no new ones, and would wait for gRPC's
-    back-off after a restart of the server. The kubelet dials each time too, and retries until the timeout with that
-    back-off (`grpc.WithBlock`): a server that starts within the timeout passes.
+    A kept connection would report success for a server that accepts no new ones, and would wait for gRPC's back-off
+    after a restart of the server. The kubelet dials each time too, and retries until the timeout with that back-off
+    (`grpc.WithBlock`): a server that starts within the timeout passes.
     """
     if not target.ip:
         raise NoAddress("the pod has no address yet")
@@ -58,7 +58,7 @@ async def grpc_health(action: GRPCAction, target: Target, timeout_seconds: float
     if response is None:
         return ProbeAnswer("failure", f"error: health rpc probe failed: {go_status('INTERNAL', _UNREADABLE)}")
     known = {number: name for name, number in health_pb2.HealthCheckResponse.ServingStatus.items()}
-    # The container chooses the number; a number without a name here is a failure like any other.
+    # The container chooses the number; a number that has no name here is a failure like any other.
     status = known.get(response.status, str(response.status))
     if status == "SERVING":
         return ProbeAnswer("success")

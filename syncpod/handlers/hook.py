@@ -17,7 +17,7 @@ _NOT_TLS: Final = "WRONG_VERSION_NUMBER"
 
 
 class HookFailed(Exception):
-    """The hook failed; the text is the error, without what the hook wrote to its standard output."""
+    """The hook failed; the text is the error, without the hook's standard output."""
 
     def __init__(self, error: str, output: str = "") -> None:
         super().__init__(error)
@@ -81,7 +81,7 @@ async def _get(action: HTTPGetAction, target: Target) -> str:
 
 
 async def _failure_of_request(action: HTTPGetAction, target: Target) -> str:
-    """Return why a request got no response, "" if it got one."""
+    """Return the reason why a request got no response; "" if it got one."""
     try:
         return await http_tell(action, target)
     except NoAnswer as error:

@@ -32,7 +32,7 @@ _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _END: Final = re.compile(rb"\n\r?\n")
 _READ_FIELDS: Final = re.compile(rb"\n[ \t]*(content-length|location|transfer-encoding)[ \t]*:([^\n]*)", re.IGNORECASE)
-"""The headers that matter here. A head may have half a million others, so they are not even looked at."""
+"""The headers that are parsed. A head may have half a million others, which are skipped."""
 _LENGTH_DIGITS: Final = 19
 _LONGEST: Final = (1 << 63) - 1
 """The largest body length, an int64 as in Go's client; `_LENGTH_DIGITS` is its number of digits."""
@@ -50,7 +50,7 @@ class Response:
     """A response whose head has been read. Its body is read from the connection, which lives until :meth:`close`."""
 
     def __init__(self, status: int, fields: Mapping[str, str], rest: bytes, read: _Read, close: _Close) -> None:
-        """`rest` are the bytes read beyond the head; `read` returns what follows."""
+        """`rest` are the bytes read beyond the head; `read` returns the following bytes."""
         self.status = status
         self.location = fields.get("location", "")
         """The Location header; "" = none."""
@@ -163,7 +163,7 @@ async def _head(read: _Read, data: bytearray, room: int) -> bytes:
         if not data.startswith(b"HTTP/"[: len(data)]):
             raise NotHttp(f'malformed HTTP response "{_shown(data)}"')
     used = found.end()
-    del found  # while there is a match, the bytes in which it was found cannot change
+    del found  # a match locks `data`, so its bytes could not be removed
     if used > room:
         raise _too_long()
     head = bytes(data[:used])
@@ -199,7 +199,10 @@ def _length(fields: Mapping[str, str]) -> int | None:
 
 
 async def _chunks(read: _Read, began: bytes, limit: int) -> bytes:
-    """Return the first bytes of a body in chunks. Raises NotHttp, also where it is mostly chunk headers."""
+    """Return the first bytes of a body in chunks.
+
+    Raises NotHttp, even if the body is valid but mostly chunk headers.
+    """
     body, data, overhead = bytearray(), bytearray(began), 0
     while len(body) < limit:
         looked = 0

@@ -65,7 +65,7 @@ async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float
 
 
 async def http_tell(action: HTTPGetAction, target: Target) -> str:
-    """GET once, for a hook; return why there was no response, "" if there was any.
+    """GET once, for a hook; return the reason why there was no response, "" if there was any.
 
     Mirrors lifecycle/handlers.go, v1.36, runHTTPHandler and discardHTTPRespBody: neither the status nor a body that is
     cut off matters. The request may take for ever. Raises :class:`NoAnswer` if the request cannot be sent at all.
@@ -124,16 +124,17 @@ class _Request:
 
 
 def _why(error: Exception, in_time: str) -> str:
-    """Return why there is no response, or why it is cut off."""
+    """Return the reason why there is no response, or why it is cut off."""
     if isinstance(error, TimeoutError) and not error.args:
         return f"context deadline exceeded ({in_time})"
     return str(error) or type(error).__name__
 
 
 def _redirect_target(url: SplitResult, location: str) -> tuple[SplitResult, bool]:
-    """Return where a redirect leads, and whether it names a server. Raises :class:`NotHttp` if it is not a URL.
+    """Return the URL to which a redirect leads, and whether it names a server.
 
-    An invalid redirect is a failed request, although there was a response (net/http, client.go, Client.do).
+    Raises :class:`NotHttp` if it is not a URL. An invalid redirect is a failed request, although there was a response
+    (net/http, client.go, Client.do).
     """
     try:
         if len(location) > _LONGEST_REDIRECT:
@@ -160,8 +161,8 @@ def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
 
     The probe's own headers are all sent, repeated ones too, and then defaults for those it does not set; an empty value
     removes a default (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NotHttp` for a
-    header that is not valid in a request: only the sender notices that (net/http, Transport.roundTrip), so it is a
-    failure.
+    header that is not valid in a request: Go checks headers only when it sends them (net/http, Transport.roundTrip), so
+    an invalid one is a failure.
     """
     given: dict[str, list[str]] = {}
     for header in action.http_headers:

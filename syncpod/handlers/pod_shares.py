@@ -1,4 +1,4 @@
-"""Threads for work whose length a pod decides: a pod has at most its share of them, and waits only for itself."""
+"""Threads for work whose length a pod decides: each pod has only its share of them, and so delays no other pod."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PodShares:
         """Run at most `of_a_pod` pieces of work of one pod at the same time, by `start`."""
         self._of_a_pod, self._start = of_a_pod, start
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """Each pod's free places, by UID. An entry exists while a call of the pod waits or runs."""
+        """Each pod's free places, by UID. A pod has an entry while a call of it waits or runs."""
 
     async def run(self, uid: str, work: Callable[[], _T]) -> _T:
         """Run `work` in a thread once the pod has a free place; return its result, or raise what it raises.

@@ -1,7 +1,7 @@
 """Forwards connections to ports of a pod, through its runtime.
 
 Each connection has its own URL and SPDY session. kubectl puts all connections on one session (portforward.go, v1.36):
-there, a connection whose other end does not read blocks all others, and a refused connection can end them.
+on one session, a connection whose other end does not read blocks all others, and a refused connection can end them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class PodPorts:
 
 
 async def _pass(near: Near, data: SpdyStream, errors: SpdyStream) -> None:
-    """Copy bytes both ways until the runtime reports the end of the connection, and how it ended.
+    """Copy bytes both ways until the runtime reports how the connection has ended.
 
     Either end may close its direction first; containerd then gives the pod one more second (socat's rule). Raises
     NotForwarded, and OSError if our end broke.

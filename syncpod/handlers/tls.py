@@ -1,4 +1,4 @@
-"""TLS to a server in a container, on a connection that stays the caller's.
+"""TLS to a server in a container, on a connection that belongs to the caller.
 
 The server decides the cost of a handshake, and the content of its records. So no step of OpenSSL's runs on the event
 loop: each has a thread, which works on memory only, and never waits for the network. Two threads serve all pods, and a
@@ -23,8 +23,8 @@ _T = TypeVar("_T")
 
 _BLOCK: Final = 16 * 1024
 _RECEIVED_LIMIT: Final = 2 * 1024 * 1024
-"""Maximum bytes that a connection may receive, in any form; the largest head of a response has half as many. Records
-without content, tickets and new keys are not counted anywhere else."""
+"""Maximum bytes that a connection may receive, in any form; the largest head of a response has half as many. No other
+limit counts records without content, tickets and new keys."""
 _FIRST_LIMIT: Final = 64 * 1024
 """Maximum bytes up to the end of the server's first message; OpenSSL accepts 20,000 bytes of the message itself."""
 
@@ -43,7 +43,7 @@ _HELLO_REQUEST: Final = bytes(4)
 _SERVER_HELLO: Final = 2
 _KEY_SHARE: Final = 51
 _RETRY: Final = hashlib.sha256(b"HelloRetryRequest").digest()
-"""Takes the place of a ServerHello's random bytes in a HelloRetryRequest (RFC 8446, 4.1.3)."""
+"""In a HelloRetryRequest, these bytes stand in place of the ServerHello's random ones (RFC 8446, 4.1.3)."""
 
 
 class TlsConnection:
@@ -125,12 +125,12 @@ class RetryGate:
     """
 
     def __init__(self) -> None:
-        """Begin before the first record."""
+        """Begin before the server's first record."""
         self._record, self._message = bytearray(), bytearray()
         self._open, self._room = False, _FIRST_LIMIT
 
     def passed(self, data: bytes) -> bytes:
-        """Take the next bytes of the server; return those that OpenSSL may have. Raises ConnectionError."""
+        """Take the next bytes of the server; return those that OpenSSL may parse now. Raises ConnectionError."""
         if self._open:
             return data
         self._room -= len(data)
@@ -155,9 +155,9 @@ class RetryGate:
         return bytes(passed)
 
     def _add(self, part: bytes) -> None:
-        """Add a part of the first message, and open once it is whole and harmless."""
+        """Add a part of the first message; open the gate once the message is whole and harmless."""
         self._message += part
-        while self._message.startswith(_HELLO_REQUEST):  # OpenSSL skips it
+        while self._message.startswith(_HELLO_REQUEST):  # OpenSSL skips this message
             del self._message[:4]
         if self._message and self._message[0] != _SERVER_HELLO:
             self._open = True

@@ -14,22 +14,22 @@ from syncpod.kernel.peers import Address, Peer
 AT_ONCE: Final = 32
 """Maximum number of concurrent connections of the owner (and root); the same for all other users together."""
 OF_A_STRANGER: Final = 4
-"""Maximum number of concurrent connections of one other user, or of one other machine. Further ones are closed at
-once."""
+"""Maximum number of concurrent connections of one other user, or of one other machine. Further connections are closed
+at once."""
 _UNKNOWN: Final = -1
 """Stands for all users of this machine whom the kernel does not name."""
 _REMEMBERED: Final = 1_000
-"""With more clients than this, a budget drops the entries of clients whose whole burst is available again."""
+"""A budget with more clients than this drops the entries of those whose whole burst is available again."""
 
 PeerOf = Callable[[Address, Address], Peer | None]
-"""Returns the user of a connection by the addresses of its client and its server; None = not known."""
+"""Finds the user of a connection from the addresses of its client and its server; returns None if it is not known."""
 
 
 class Connection(Protocol):
     """A connection of asyncio, or a request of aiohttp."""
 
     def get_extra_info(self, name: str, /) -> Any:
-        """Return the address of an end: ``peername``, ``sockname``. None = the connection is closed."""
+        """Return the address of one end (``peername`` or ``sockname``); None if the connection is closed."""
 
 
 class Callers:
@@ -38,13 +38,13 @@ class Callers:
     def __init__(self, peer_of: PeerOf, *, bounds_owner: bool = True) -> None:
         """Get the user of each connection by `peer_of`.
 
-        Without `bounds_owner` there is no limit for the owner, nor for users whom the kernel does not name: such a
-        client has already disconnected, or may be the owner on a kernel that names nobody.
+        Without `bounds_owner` there is no limit for the owner, nor for users whom the kernel does not name. Such a user
+        may be the owner, since some kernels name nobody, or a client that has already disconnected.
         """
         self._peer_of = peer_of
         self._bounds_owner = bounds_owner
         self._open: Counter[int | str] = Counter()
-        """Connections by user, those from other machines by address."""
+        """Number of open connections by user; by address for those from other machines."""
 
     @contextlib.contextmanager
     def counted(self, connection: Connection) -> Iterator[bool]:
@@ -75,7 +75,7 @@ class Callers:
 
 
 class Budget:
-    """A rate limit for each client, with bursts. `now` is in seconds of any steady clock. Values in, values out."""
+    """A rate limit for each client, with bursts. `now` is in seconds of any steady clock."""
 
     def __init__(self, per_second: float, burst: float) -> None:
         """Let each client spend `burst` at once after a pause, and `per_second` on average."""
@@ -94,7 +94,7 @@ class Budget:
         return has_room
 
     def give_back(self, who: str, now: float, amount: float = 1) -> None:
-        """Return an amount to a client whose request turned out to be in order."""
+        """Give an amount back to a client whose request has proved legitimate."""
         self._spent[who] = (max(0.0, self._spent_by(who, now) - amount), now)
 
     def _spent_by(self, who: str, now: float) -> float:

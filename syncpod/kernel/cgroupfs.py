@@ -21,7 +21,8 @@ from typing import Final
 from syncpod.kernel.mountinfo import MOUNTINFO, Mount, read_mounts
 
 _WHOLE = re.compile(r"/|(/\.\.)+")
-"""The root of a mount that shows a hierarchy from its top: ``/..`` and so on from within a cgroup namespace."""
+"""The root of a mount that shows its hierarchy from the top. Within a cgroup namespace it is ``/..``, ``/../..`` and so
+on."""
 _REMOVAL_TRIES = 7
 _FIRST_WAIT_SECONDS = 0.01
 KEPT_SECONDS: Final = 10.0
@@ -66,8 +67,8 @@ def mounted_hierarchies(mountinfo: Path = MOUNTINFO) -> tuple[Hierarchy, ...]:
     """Return every hierarchy that a mountinfo file lists as mounted from its root. Blocks. Raises OSError.
 
     A hierarchy below a directory that this process may not enter is left out: it is in another file tree, such as a
-    container's. The result for this process's own file is cached for `KEPT_SECONDS`: the start and the end of a pod
-    need it seven times, and the file has a few more mounts for every pod that runs.
+    container's. The result for this process's own file is cached for `KEPT_SECONDS`: each start or end of a pod reads
+    it seven times, and each running pod makes the file longer.
     """
     if mountinfo != MOUNTINFO:
         return _listed(mountinfo)
@@ -122,10 +123,11 @@ def write(file: Path, value: str) -> None:
 
 
 def make(directory: Path, *, mark: str = "") -> bool:
-    """Make a cgroup; False if it existed. Raises OSError, which is FileNotFoundError if it existed and has just gone.
+    """Make a cgroup; return False if it existed.
 
-    `mark` is an extended attribute (`user.…`) that names its maker, for :func:`remove_marked`. Kernels before 5.7 have
-    no such attributes on cgroups; there no cgroup is removed by its mark.
+    Raises OSError: FileNotFoundError if it existed and has just been removed. `mark` is an extended attribute
+    (`user.…`) that names its maker, for :func:`remove_marked`. Kernels before 5.7 have no such attributes on cgroups,
+    so :func:`remove_marked` removes nothing there.
     """
     try:
         directory.mkdir(mode=0o755)
@@ -140,9 +142,9 @@ def make(directory: Path, *, mark: str = "") -> bool:
 
 
 def remove_marked(directory: Path, top: Path, mark: str) -> None:
-    """Remove a cgroup and those above it, below `top`, that carry the mark and are empty.
+    """Remove a cgroup and its ancestors below `top`, as long as they carry the mark and are empty.
 
-    Stops at the first cgroup that lacks the mark or is in use; a cgroup that is gone is skipped. Raises OSError.
+    Stops at the first cgroup that lacks the mark or is in use; a missing cgroup is skipped. Raises OSError.
     """
     for place in (directory, *directory.parents):
         if place == top:

@@ -1,4 +1,4 @@
-"""Runs blocking work in threads: in daemon threads if it may hang for ever, or in a pool that is started as a whole."""
+"""Runs blocking work in daemon threads if it may hang for ever, else in a pool whose threads all start at once."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def in_daemon_thread(work: Callable[[], _T], *, name: str) -> asyncio.Future[_T]
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """Return a pool all of whose threads run already: later, there may be no process id left for one."""
+    """Return a pool whose threads all run already: later there may be no process id left for a new one."""
     pool, together = ThreadPoolExecutor(threads, name), threading.Barrier(threads)
     for _ in range(threads):
         pool.submit(together.wait)

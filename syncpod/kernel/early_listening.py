@@ -23,9 +23,9 @@ _waiting: Final[dict[Place, socket.socket]] = {}
 
 
 def listen_first(places: Iterable[Place]) -> None:
-    """Listen at these places. A place that cannot be bound, or has port 0, is left to its server.
+    """Listen at these places, except those that cannot be bound, have port 0, or have no IP address.
 
-    So is a place without an IP address: a name would need a lookup, and the server refuses a mistyped value.
+    Their servers bind these exceptions, or refuse them. A host name would need a lookup.
     """
     for address, port in places:
         if port and (address, port) not in _waiting:
@@ -36,7 +36,7 @@ def listen_first(places: Iterable[Place]) -> None:
 
 
 def taken(address: str, port: int) -> socket.socket | None:
-    """Return the socket that listens there already, which then belongs to the caller; None if there is none."""
+    """Hand over the socket that already listens at this place to the caller; None if there is none."""
     return _waiting.pop((address, port), None)
 
 

@@ -1,9 +1,9 @@
-"""Measures what a client sends over HTTP/2 before a server reads it, for the limits that gRPC lacks.
+"""Measures the bytes that a client sends over HTTP/2 before a server reads them, for the limits that gRPC lacks.
 
-gRPC has limits for a call's headers, but holds a client to them only once the client has acknowledged the server's
-settings. A client that never does can have 8 KB of headers unpacked to 700 KB, again and again. Nor does gRPC close a
-connection whose calls it refuses. So the bytes of clients that may be hostile are measured first: by :class:`Frames`
-for each connection, and a :class:`~syncpod.kernel.callers.Budget` of calls and frames.
+gRPC limits the headers of a call, but only once the client has acknowledged the server's settings. A client that never
+does can have 8 KB of headers unpacked to 700 KB, again and again. gRPC also keeps a connection whose calls it refuses.
+So the bytes of clients that may be hostile are measured first: by :class:`Frames` for each connection, and by a
+:class:`~syncpod.kernel.callers.Budget` of calls and frames.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Frames:
         self._headers = 0
         """Bytes of the headers that are being sent."""
         self._unsettled: int | None = 0
-        """Bytes of all headers so far; None = the settings are acknowledged."""
+        """Bytes of all headers so far; None once the settings are acknowledged."""
 
     def read(self, data: bytes) -> Counted:
         """Count the calls and frames in the next bytes. Raises HeadersTooLarge."""

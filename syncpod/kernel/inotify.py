@@ -38,7 +38,7 @@ _ROOM: Final = 65536
 
 
 class DirectoryChange(IntEnum):
-    """The meaning of notices about a directory; if there are several, the highest counts."""
+    """The kind of change that notices about a directory report; if there are several, the highest counts."""
 
     NONE = 0
     GONE = 1
@@ -104,7 +104,7 @@ class DirectoryWatch:
 def parsed(notices: bytes) -> tuple[DirectoryChange, tuple[bytes, ...]]:
     """Return the change that a buffer of `struct inotify_event` reports, and the names of removed files.
 
-    An overflow of the kernel's queue is a change that has begun.
+    An overflow of the kernel's queue counts as :attr:`DirectoryChange.BEGUN`.
     """
     found, at, gone = DirectoryChange.NONE, 0, []
     while at < len(notices):

@@ -18,8 +18,8 @@ _EXITING: Final = 0x4
 """The kernel's PF_EXITING: a thread that has taken its SIGKILL, and will not return to its program."""
 
 _ENDING_SECONDS: Final = 1.0
-"""Seconds for the other threads of a killed process to follow: for a moment, a thread shows neither the signal nor its
-end."""
+"""Seconds in which the other threads of a killed process must follow: for a moment, a thread shows neither the signal
+nor its end."""
 
 _PAUSE_SECONDS: Final = 0.005
 
@@ -86,7 +86,10 @@ def _flags(thread: Path) -> int:
 
 
 def _has_open(thread: Path, opened: int) -> bool:
-    """Return whether a thread's process has the same path open. The names are compared: a file's disk may hang."""
+    """Return whether a thread's process has the same path open.
+
+    Only names are compared, since the file's disk may hang.
+    """
     wanted = Path(f"/proc/self/fd/{opened}").readlink()
     try:
         return any(each.readlink() == wanted for each in (thread / "fd").iterdir())

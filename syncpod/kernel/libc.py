@@ -1,4 +1,4 @@
-"""The Linux system calls that Python lacks, bound to libc. Each raises OSError, with the path that it was given.
+"""The Linux system calls that Python lacks, bound to libc. Each raises OSError, with its path argument.
 
 Containers' supervisors are forked with this imported: it needs nothing but ctypes.
 """
@@ -36,7 +36,7 @@ _MOUNT_ATTR_RDONLY = 0x1
 _SYS_OPENAT2 = 437
 _SYS_PROCESS_MADVISE = 440
 _SYS_MOUNT_SETATTR = 442
-"""These three have the same number on every architecture."""
+"""These three system calls have the same number on every architecture."""
 _LINUX_CAPABILITY_VERSION_3 = 0x20080522
 
 _M_MMAP_THRESHOLD = -3

@@ -13,7 +13,7 @@ from typing import Final
 _BY_MACHINE: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 _SIOCGIFADDR: Final = 0x8915
 _ROUTED: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
-"""Addresses reserved for documentation: default routes lead to them, and nobody has them."""
+"""Addresses that are reserved for documentation, so no machine has them and only default routes lead to them."""
 
 
 def architecture() -> str:

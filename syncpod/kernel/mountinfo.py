@@ -56,7 +56,7 @@ def parse_mounts(text: bytes, *, file_system: str = "") -> tuple[Mount, ...]:
 def mount_of(mounts: Iterable[Mount], path: Path) -> Mount | None:
     """Return the mount that an absolute path lies on: the topmost one at the path's deepest mount point.
 
-    None if no part of the path is a mount point, as in a chroot that is none.
+    None if no part of the path is a mount point, as in a chroot whose root is not one.
     """
     on_the_way = [each for each in mounts if path.is_relative_to(each.mount_point)]
     return max(reversed(on_the_way), key=lambda each: len(Path(each.mount_point).parts), default=None)

@@ -1,7 +1,7 @@
 """Mounts on the node: a tmpfs, huge pages, or a bind mount; and unmounts.
 
 Such a mount is visible to a runtime in the same mount namespace, or in one to which the surrounding mount propagates.
-Everything blocks, is safe to repeat, and raises OSError with the place and the attempted call.
+Every function blocks, is safe to repeat, and raises OSError with the place and the attempted call.
 """
 
 import errno
@@ -120,7 +120,7 @@ def unmount(path: Path) -> None:
 def is_mount(path: Path) -> bool:
     """Return whether `path`, a file or a directory, is a mount point; False if it does not exist. Raises OSError.
 
-    This finds bind mounts as well, which `os.path.ismount` does not.
+    Unlike `os.path.ismount`, this also finds bind mounts.
     """
     try:
         return _mount_id(path) != _mount_id(path.parent)

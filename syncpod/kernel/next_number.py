@@ -1,4 +1,4 @@
-"""Numbers that only grow, even if the clock is set back: a file has the highest one."""
+"""Numbers that only grow, even if the clock is set back: a file keeps the highest one."""
 
 from __future__ import annotations
 

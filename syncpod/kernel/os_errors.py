@@ -43,7 +43,7 @@ _REMEDIES: Final = {
 
 def why_of(error: OSError) -> str:
     """Return why a call to the system failed, in the system's words or ours, without the file."""
-    if type(error).__module__ == "ssl":  # whose numbers are not the system's
+    if type(error).__module__ == "ssl":  # the numbers of these errors are not errno's
         said = getattr(error, "verify_message", "") or getattr(error, "reason", "")
         return str(said).lower().replace("_", " ") if said else "TLS failed"
     text = error.strerror or ""
@@ -53,7 +53,7 @@ def why_of(error: OSError) -> str:
 
 
 def where_and_why(error: BaseException) -> str:
-    """Return the file, if any, and the cause of an OSError; the text of any other error."""
+    """Return the file, if any, and the cause of an OSError; return the text of any other error."""
     if not isinstance(error, OSError):
         return str(error)
     if not isinstance(error.filename, str | bytes):
@@ -62,12 +62,12 @@ def where_and_why(error: BaseException) -> str:
 
 
 def is_of_the_machine(error: OSError) -> bool:
-    """Return whether an error can be mended on this machine, and is no mistake of the program."""
+    """Return whether an error can be mended on this machine; if not, it is a mistake of the program."""
     return error.errno in _REMEDIES and type(error).__module__ != "ssl"
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return the file, the cause and the remedy, if any, of an OSError; the text of any other error."""
+    """Return the file, the cause and the remedy, if any, of an OSError; return the text of any other error."""
     if isinstance(error, OSError) and is_of_the_machine(error):
         return f"{where_and_why(error)}: {_REMEDIES[error.errno or 0]}"
     return where_and_why(error)

@@ -63,7 +63,7 @@ def require_ours(directory: Path) -> None:
 
 
 def _require_safe_parent(place: Path) -> None:
-    """Raise NotOurs if another account can rename what lies in a directory on the way."""
+    """Raise NotOurs if another account can rename the entries of a directory on the way."""
     found = place.stat()
     _require_owner(place, found)
     if _others_write(found) and not found.st_mode & stat.S_ISVTX:

@@ -42,9 +42,9 @@ Address = Sequence[Any]
 
 
 def find_peer(client: Address, server: Address) -> Peer | None:
-    """Return who has connected from `client` to `server`, both of one family; None if that is not known.
+    """Return the process that has connected from `client` to `server`, both of one family; None if it is not known.
 
-    The kernel is queried for this one socket, in some microseconds: /proc/net/tcp would take milliseconds.
+    The kernel is queried for this one socket, which takes some microseconds; /proc/net/tcp would take milliseconds.
     """
     ports = struct.pack("!HH", client[1], server[1])
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET

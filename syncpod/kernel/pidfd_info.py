@@ -22,8 +22,8 @@ _EXIT = 1 << 3
 _SIGNALLED = 128
 """Runtimes report 128 plus the signal's number as the exit code of a process that a signal ended."""
 _REAPED_AFTER: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
-"""Seconds between attempts to read an exit code, which the kernel has only after the parent has reaped the process;
-then one each second, in case the parent hangs."""
+"""Seconds between attempts to read an exit code, and then one second for each more: the kernel has the code only after
+the parent has reaped the process, and the parent may hang."""
 
 
 def tells_exits() -> bool:

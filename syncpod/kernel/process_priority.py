@@ -39,13 +39,16 @@ def lower_oom_score_adj(value: int, pid: int | str = "self") -> bool:
 
 
 def raise_oom_score_adj(value: int) -> None:
-    """Raise this process's oom_score_adj to `value`, if its parent's was lower. Needs no permission. Raises OSError."""
+    """Raise this process's oom_score_adj to `value`, if it has inherited a lower one. Needs no permission.
+
+    Raises OSError.
+    """
     if read_oom_score_adj() < value:
         _file("self").write_text(str(value))
 
 
 def unspared(processes: Mapping[str, int | None], wished: int = NODE) -> list[str]:
-    """Return the name and oom_score_adj of each process whose value is above `wished`: it could not be lowered.
+    """Return the name and oom_score_adj of each process whose value could not be lowered to `wished`.
 
     A pid of None stands for a process that does not run. A process that ends meanwhile is left out.
     """

@@ -88,7 +88,7 @@ def _table(text: str) -> Mapping[str, str]:
 
 
 def read_task_limit(proc: Path = PROC) -> int:
-    """Return how many tasks the kernel can have: the lesser of pid_max and threads-max, or the one that exists.
+    """Return the kernel's maximum number of tasks: the lesser of pid_max and threads-max, or the only one that exists.
 
     Mirrors stats/pidlimit, v1.36, Stats. Raises FileNotFoundError if neither exists, OSError, ValueError.
     """

@@ -1,7 +1,7 @@
 """Frees the pages of a program that it does not need at present, such as those that only its start has needed.
 
-They are pages of the program's file, which the kernel may take away at any time, and does where memory runs short.
-Until then they count as the process's memory. A page that is needed again is read from the file again.
+These pages hold parts of the program's file. They count as the process's memory until the kernel takes them away, which
+it may do at any time, and does when memory runs short. The kernel reads a page from the file again when it is needed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The claims of a pod to volumes of its cluster, and how a node stores the place behind a claim.
 
-The place of a volume that a storage driver makes for one pod (`csi`), which needs no claim, is stored in the same way.
-
 A node stores a place as it stores a ConfigMap of the cluster, under a name made from the pod's UID and the claim. So
-the place outlasts an outage of the API server and a reboot, and is removed with the pod. It is no object of the
-cluster, and no pod can refer to it by name.
+the place outlasts an outage of the API server and a reboot, and is removed with the pod. The cluster does not have this
+ConfigMap, and no pod can refer to it by name.
+
+The place of a volume that a storage driver makes for one pod (`csi`), which needs no claim, is stored in the same way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLACE: Final = "place"
 
 @dataclass(frozen=True)
 class InlineVolume:
-    """A volume that a storage driver makes for one pod, and that ends with it."""
+    """A volume that a storage driver makes for one pod, and that ends with the pod."""
 
     name: str
     """The volume's name in the pod."""
@@ -35,7 +35,7 @@ class InlineVolume:
     fs_type: str = ""
     attributes: tuple[tuple[str, str], ...] = ()
     secret: str = ""
-    """The Secret, in the pod's namespace, that is passed to the driver; "" = none."""
+    """The Secret in the pod's namespace that is passed to the driver; "" = none."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class ClaimNeed:
     group: int | None = None
     """The pod's fsGroup."""
     only_if_root_differs: bool = False
-    """The files get that group only if the volume's root directory does not have it yet (OnRootMismatch)."""
+    """The files get `group` only if the volume's root directory does not have it yet (OnRootMismatch)."""
     volume: str = ""
     """The volume's name in the pod."""
     is_mounted: bool = False
@@ -70,7 +70,7 @@ class ClaimNeed:
 
 @dataclass(frozen=True)
 class ClaimedPlace:
-    """The place on this node behind a claim that is bound, or of a volume that a driver makes for the pod alone."""
+    """The place on this node behind a bound claim, or of a volume that a driver makes for the pod alone."""
 
     volume: str
     """The PersistentVolume's name; for a driver's own volume, the volume's name in its pod."""

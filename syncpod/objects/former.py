@@ -2,7 +2,7 @@
 
 A Secret's old file is kept beside the Secrets, in memory, until no pod is left that may have received it. So no worker
 loses a value that is in use, and a new worker has the values that its predecessors passed to containers. A reboot
-removes all of them, as it does the Secrets. `known_since` returns the time since which all values are kept.
+removes all Secrets, current and former. `known_since` returns the time since which all values are kept.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def begin_knowing(root: Path) -> None:
 
 
 def known_since(root: Path) -> float | None:
-    """Return since when all values are kept, in seconds since 1970; None if that is not recorded. Raises OSError.
+    """Return the time since which all values are kept, as seconds since 1970; None = not recorded. Raises OSError.
 
     Values that containers received earlier are lost: by a reboot, or because an older version did not keep them.
     """

@@ -1,7 +1,7 @@
 """The trust anchors and certificates that a cluster issues for a pod, and how a node stores them.
 
 A node stores them as it stores ConfigMaps and Secrets of the cluster, under names made from the pod's UID and its
-request. They are no objects of the cluster, and no pod can refer to them by name.
+request. The cluster does not have these objects, and no pod can refer to them by name.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def issued_needs(pod: Pod) -> Iterator[BundleNeed | CertificateNeed]:
 
 
 def kept_bundle(ref: ObjectRef, anchors: str) -> ConfigMap:
-    """Return the ConfigMap in which a node stores trust anchors, as PEM; "" = none, and the pod runs without any."""
+    """Return the ConfigMap in which a node stores trust anchors, as PEM; "" = the pod runs without any."""
     return ConfigMap(metadata=ObjectMeta(name=ref.name, namespace=ref.namespace), data={BUNDLE_KEY: anchors})
 
 

@@ -26,7 +26,7 @@ class Reference:
     optional: bool
     """The pod runs without the object too: it is marked optional, or it is a pull secret, as in the kubelet."""
     key: str | None
-    """The one key that a variable takes; None if all keys, or a volume's items, are meant."""
+    """The one key that a variable takes; None if the field means all keys, or the items of a volume."""
     path: str
     """The field's path, as Kubernetes spells it: ``spec.containers[0].env[2].valueFrom.secretKeyRef``."""
     use: Use

@@ -11,9 +11,10 @@ Kind = Literal["ConfigMap", "Secret"]
 
 Origin = Literal["", "cluster", "token", "services", "claim", "inline", "bundle", "certificate"]
 """Where an object comes from. "": it was applied on the node, or by its fleet. `cluster`: it is an object of the node's
-Kubernetes cluster. All others are provided by the cluster for a pod. A `token` and a `certificate` are stored as
-Secrets; the variables of a namespace's Services (`services`), the place behind a claim (`claim`) or of a volume that a
-storage driver makes for the pod alone (`inline`), and trust anchors (`bundle`) are stored as ConfigMaps."""
+Kubernetes cluster. Every other origin is something that the cluster provides for one pod. A `token` and a `certificate`
+are stored as Secrets. The variables of a namespace's Services (`services`), the place behind a claim (`claim`) or of a
+volume that a storage driver makes for the pod alone (`inline`), and trust anchors (`bundle`) are stored as
+ConfigMaps."""
 ALL_SERVICES: Final = "all"
 _MASTER_SERVICE: Final = "kubernetes"
 

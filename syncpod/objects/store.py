@@ -46,8 +46,8 @@ _LOCK: Final = ".lock"
 
 
 _whys: Final[dict[tuple[Path, ObjectRef], str]] = {}
-"""Why objects of a cluster are not stored yet. This is shared by the stores of a process: its steps and its agent have
-one each."""
+"""The reason why each object of a cluster is not stored yet. The steps and the agent of a process have a store each,
+and share this."""
 
 
 class ObjectUnreadable(ValueError):
@@ -60,8 +60,8 @@ class ObjectUnreadable(ValueError):
 class ObjectUnknown(ObjectUnreadable):
     """The node does not know yet whether its cluster has an object, or has no token or place yet.
 
-    The text is in the kubelet's words. Mirrors util/manager/watch_based_manager.go, v1.36, Get, after it has waited in
-    vain, token/token_manager.go, and volumemanager/populator/desired_state_of_world_populator.go.
+    The text is in the kubelet's words. Mirrors util/manager/watch_based_manager.go, v1.36, Get (after a vain wait),
+    token/token_manager.go, and volumemanager/populator/desired_state_of_world_populator.go.
     """
 
     def __init__(self, ref: ObjectRef, why: str) -> None:
@@ -87,8 +87,8 @@ class ObjectStore:
     return them.
 
     `state_dir` and `memory_dir` are private to this user; missing directories below them are made with mode 0700, files
-    have 0600. A reader gets an object either as it was before a put or as it is after it, even after a crash. All
-    methods raise OSError if the file system fails.
+    have 0600. A reader gets the whole object from before or after a put, even after a crash. All methods raise OSError
+    if the file system fails.
     """
 
     def __init__(self, state_dir: Path, memory_dir: Path) -> None:
@@ -222,7 +222,7 @@ class ObjectStore:
         return {ref: _version(ref, status) for kind in KINDS for ref, status in self._entries(kind)}
 
     def former(self) -> tuple[tuple[FormerSecret, Secret], ...]:
-        """Return former versions of Secrets, from before changes or deletions, that containers may have received.
+        """Return the former versions of changed and deleted Secrets that containers may have received.
 
         Read the current Secrets first, and the former ones after them: so a value that changes in between is not
         missed.
@@ -235,7 +235,7 @@ class ObjectStore:
             pass
 
     def known_since(self) -> float | None:
-        """Return since when, in seconds since 1970, each value that a container received is kept; None = never."""
+        """Return since when all values that containers receive are kept, in seconds since 1970; None = never."""
         return known_since(self._roots["Secret"])
 
     def _keep_former(self, ref: ObjectRef) -> None:
@@ -295,7 +295,7 @@ class ObjectStore:
         return self._roots[kind] / _DRAFT
 
     def _write(self, ref: ObjectRef, text: bytes) -> None:
-        """Replace the object's file. The caller holds the lock, so an existing draft is left from a killed put."""
+        """Replace the object's file. The caller holds the lock, so any draft there is the remainder of a killed put."""
         file = self._file(ref)
         _make_private(file.parent)
         replace_file(file, text, durable=True, draft=self._draft(ref.kind))

@@ -1,7 +1,7 @@
 """The tokens of service accounts that a cluster issues for a pod, and how a node stores them.
 
 A node stores a token as it stores a Secret of the cluster, in memory and with its value hidden, under a name made from
-the pod's UID and the token's purpose. It is no object of the cluster, and no pod can refer to it by name.
+the pod's UID and the token's purpose. The cluster does not have this Secret, and no pod can refer to it by name.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from syncpod.pods_api.pod_bytes import pod_bytes
 
 WATCHERS: Final = 100
-"""The most concurrent calls, nearly all of which are watches. A kubelet has no such limit."""
+"""Maximum number of concurrent calls, nearly all of which are watches. A kubelet has no such limit."""
 EVENTS: Final = 100
-"""The most events queued for a watcher, as in the kubelet. A watcher that needs more is dropped."""
+"""Maximum number of events queued for a watcher, as in the kubelet. A watcher that needs more is dropped."""
 _DIRECTORY: Final = 0o700
 _SOCKET: Final = 0o600
 _NOT_READY: Final = "Kubelet is initializing"
@@ -47,13 +47,13 @@ class ServedNode:
 class PodNews:
     """Passes changes of the node's pods on to the watchers. All methods must be called in one event loop.
 
-    If a pod changes again before its change is passed on, only the newest change is.
+    If a pod changes again before its change is passed on, only the newest change is passed on.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Callable[[], Document] | None, bytes]] = {}
-        """By UID: a function that makes the newest document (None = no change), and the pod of the last event if the
-        pod is gone (b"" = it exists)."""
+        """By UID: a function that makes the pod's newest document (None = the pod only went), and the last document of
+        a pod that is gone (b"" = the pod exists)."""
         self._came = asyncio.Event()
         self._watchers: set[_Watcher] = set()
 

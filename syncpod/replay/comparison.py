@@ -1,8 +1,8 @@
 """Finds the first decision in which a replay differs from its history.
 
-The SDK compares only the types of commands. This module also compares each step by its container, number and victims or
-by its pods and node, each wait by its duration, each signal by its name and target, and each decision by the workflow
-task in which it was taken.
+The SDK compares only the types of commands. This module also compares the parameters of the decisions: the container,
+number and victims of a step, or its pods and node; the duration of a wait; the name and target of a signal; and the
+workflow task in which a decision was taken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Difference(NamedTuple):
     """The first decision that differs."""
 
     event: int
-    """The number of the decision's event in the history, or of the workflow task's if the history has no decision."""
+    """The number of the decision's event in the history; without one, the number of the workflow task's event."""
     history: str
     """The decision in the history; "" = the history has none there."""
     now: str

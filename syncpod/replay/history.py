@@ -1,4 +1,4 @@
-"""Reads a recorded history from a file: what `temporal workflow show --output json` prints."""
+"""Reads a recorded history from a file with the output of `temporal workflow show --output json`."""
 
 from __future__ import annotations
 

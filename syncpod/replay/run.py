@@ -58,7 +58,7 @@ class Replayed:
     events: int
     """How many events its history has."""
     recorded_by: str
-    """The build id of the worker that took its first task; "" if none has yet."""
+    """The build id of the worker that took the run's first task; "" if none has yet."""
     difference: Difference | None
     """The first decision that differs; None if none does."""
 

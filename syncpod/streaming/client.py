@@ -43,7 +43,7 @@ class ClientSession(SpdySession):
         finally:
             self._opening.pop(stream.id, None)
             if answer.done() and not answer.cancelled():
-                answer.exception()  # mark it as retrieved: the caller gets it, or the write failed first
+                answer.exception()  # mark the error as retrieved: the caller gets it, or the write failed first
         return stream
 
     async def run(self) -> None:

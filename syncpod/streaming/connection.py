@@ -43,7 +43,7 @@ def requested(url: SplitResult) -> str:
 class Connection:
     """A TCP connection (a `Wire`).
 
-    Unlike `asyncio`'s streams it still reads after the peer has stopped reading: a command may end before it has read
+    Unlike `asyncio`'s streams, it still reads after the peer has stopped reading: a command may end before it has read
     its input, and its output must not be lost.
     """
 
@@ -98,7 +98,7 @@ class Connection:
         except TimeoutError:
             raise UpgradeRefused(f"no answer within {ANSWER_SECONDS:g} seconds") from None
         except OSError as error:
-            # By errno: asyncio adds the address to the text, in its own words.
+            # The system's text for the errno: asyncio's own text repeats the address.
             known = error.errno is not None and error.errno > 0
             raise UpgradeRefused(os.strerror(error.errno or 0) if known else str(error)) from error
         return connection, answer
@@ -148,7 +148,7 @@ class Connection:
                 return b""
 
     async def write(self, data: bytes) -> None:
-        """Send, waiting while the server does not read. Raises ConnectionError once it accepts nothing more.
+        """Send, waiting while the server does not read. Raises ConnectionError once the server accepts nothing more.
 
         If a call is cancelled, the next one sends the rest of its data first, so that frames stay whole.
         """

@@ -40,12 +40,12 @@ class Multiplex:
     """One end of a connection. All methods belong to one event loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, incoming: Iterable[int]) -> None:
-        """`incoming` names the streams that the other end sends; others are ignored."""
+        """Begin one end; `incoming` names the streams that the other end sends, and all others are ignored."""
         self._reader, self._writer = reader, writer
         self._pipes = {number: Pipe() for number in incoming}
         self._room = Window(WINDOW_BYTES)
         self._held = 0
-        """Bytes of streams that have arrived, and were not passed on yet."""
+        """Bytes of streams that have arrived and are not passed on yet."""
         self._taken = dict.fromkeys(self._pipes, 0)
         """The number of bytes that the last read returned, by stream. The next read reports them as passed on."""
         self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()

@@ -130,7 +130,7 @@ class SpdySession:
             case Data(stream_id, data, fin):
                 stream = self._streams.get(stream_id)
                 if stream is None:
-                    return True  # the stream was closed while this was in flight
+                    return True  # the stream was closed while this frame was in flight
                 await self._hand_on(data, stream.input)
                 if fin:
                     stream.input.end()

@@ -56,7 +56,7 @@ DICTIONARY: Final = (
 
 
 class FrameError(Exception):
-    """The peer has sent something else than SPDY/3.1; nothing more on this connection can be parsed."""
+    """The peer has sent data that is not SPDY/3.1; nothing more on this connection can be parsed."""
 
 
 class FrameType(IntEnum):

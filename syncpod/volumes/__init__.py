@@ -1,1 +1,1 @@
-"""Volumes as files: the content of each kind, and its writing, so that no reader sees it half-written."""
+"""The files of volumes: the content of each kind, and its writing, during which no reader sees a part of it."""

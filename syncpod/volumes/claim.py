@@ -30,8 +30,7 @@ class Claim:
     ref: ObjectRef
     group: int | None = None
     only_if_root_differs: bool = False
-    """The volume is given to the group only if the volume's directory does not belong to the group yet
-    (OnRootMismatch)."""
+    """Give the volume to the group only if the volume's directory does not belong to it yet (OnRootMismatch)."""
     is_read_only: bool = False
 
 
@@ -88,7 +87,7 @@ def _check_device(path: Path) -> None:
 
 
 def _link(link: Path, path: Path) -> None:
-    # Without `parents`: the directory of a pod that was removed meanwhile must not be made again.
+    # No `parents=True`: the directory of a pod that was removed meanwhile must not be made again.
     for directory in (link.parents[1], link.parents[0]):
         directory.mkdir(mode=_OURS, exist_ok=True)
     if link.is_symlink() and link.readlink() == path:

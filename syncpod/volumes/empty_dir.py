@@ -65,10 +65,10 @@ def empty_dir(
     memory_bytes: int,
     page_sizes: Collection[int] = (),
 ) -> EmptyDir:
-    """Return what to make for an emptyDir at `path`, given the node's memory and the sizes of its huge pages.
+    """Return the emptyDir to make at `path`, given the node's memory and the sizes of its huge pages.
 
-    One in memory is a tmpfs of its own if the node may mount. If not, `path` must be on a memory file system, and the
-    agent's disk limits enforce the size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
+    An emptyDir in memory is a tmpfs of its own if the node may mount. If not, `path` must be on a memory file system,
+    and the agent's disk limits enforce the size. Raises EmptyDirRefused (emptydir/empty_dir.go, v1.36, setupTmpfs and
     setupHugepages).
     """
     group = pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
@@ -86,10 +86,10 @@ def empty_dir(
 
 
 def memory_limit(pod: Pod, size_limit: str | None, memory_bytes: int) -> int:
-    """Return how large an emptyDir in memory may grow, in bytes.
+    """Return the maximum size of an emptyDir in memory, in bytes.
 
-    That is the least of its own limit, the pod's memory limit (if the pod or every container has one) and the node's
-    memory (calculateEmptyDirMemorySize).
+    It is the least of three: the emptyDir's own limit, the pod's memory limit (if the pod or every container has one),
+    and the node's memory (calculateEmptyDirMemorySize).
     """
     sizes = [memory_bytes]
     own = parse_quantity(size_limit).value() if size_limit is not None else 0
@@ -100,8 +100,8 @@ def memory_limit(pod: Pod, size_limit: str | None, memory_bytes: int) -> int:
 def make_empty_dir(volume: EmptyDir) -> None:
     """Make an emptyDir unless it is complete already. Blocks; safe to repeat after a crash at any point.
 
-    Once it is complete its permissions belong to the containers and are never changed again. The directories above it
-    and above its file must exist. Raises OSError.
+    The containers may change the permissions of a complete directory, so these are never set again. The parents of the
+    directory and of its `ready` file must exist. Raises OSError.
     """
     if volume.ready.exists() and _stands(volume):
         return
@@ -130,7 +130,10 @@ def _stands(volume: EmptyDir) -> bool:
 
 
 def _page_bytes(pod: Pod, medium: str) -> int:
-    """Return the page size that a medium means; a container must request such pages (getPageSizeMountOption)."""
+    """Return the page size of a medium, of which a container must request pages (getPageSizeMountOption).
+
+    Raises EmptyDirRefused.
+    """
     named = medium.removeprefix(HUGE_PAGES).removeprefix("-")
     wanted = parse_quantity(named).value() if named else None
     asked = {
@@ -148,7 +151,7 @@ def _page_bytes(pod: Pod, medium: str) -> int:
 
 
 def _pod_memory(pod: Pod) -> int:
-    """Return the pod's memory limit in bytes; 0 if it has none of its own and a container has none."""
+    """Return the pod's memory limit in bytes; 0 if the pod has none of its own and at least one container has none."""
     whole = pod.spec.resources is not None and "memory" in pod.spec.resources.limits
     if not whole and not all("memory" in container.resources.limits for container in _containers(pod)):
         return 0

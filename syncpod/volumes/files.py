@@ -35,7 +35,7 @@ class Files:
 
     @property
     def objects(self) -> frozenset[ObjectRef]:
-        """The ConfigMaps and Secrets that it shows, whether they exist or not."""
+        """The ConfigMaps and Secrets that the volume shows, whether they exist or not."""
         return frozenset(source.ref for source in self.sources if isinstance(source, ObjectSource | IssuedSource))
 
 
@@ -43,7 +43,7 @@ def make_files(volume: Files, objects: Objects) -> bool:
     """Make or update the volume; return whether its files changed. Blocks; safe to repeat.
 
     The directory above it must exist, and nobody else may write to the volume. Raises PayloadError if the files cannot
-    be made, and OSError; the volume then still shows what it showed before (configmap.go, secret.go, projected.go,
+    be made, and OSError; the volume then still shows its former files (configmap.go, secret.go, projected.go,
     downwardapi.go, v1.36, SetUpAt).
     """
     files = payload(volume.sources, objects, volume.file_mode)
@@ -72,7 +72,7 @@ def _make_root(volume: Files) -> None:
 
 
 def objects_of(volumes: Iterable[Files], store: ObjectStore) -> Objects:
-    """Return those of the volumes' objects that exist now. Blocks. Raises OSError, PayloadError."""
+    """Return the ConfigMaps and Secrets of these volumes that exist now. Blocks. Raises OSError, PayloadError."""
     wanted = sorted({ref for volume in volumes for ref in volume.objects})
     found = {}
     for ref in wanted:

@@ -53,7 +53,7 @@ def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
 
 
 def _outermost(places: Collection[str], above: str) -> list[str]:
-    """Return the places below `above`, relative to it, without those below another of these; `places` is sorted."""
+    """Return the outermost of the places below `above`, relative to `above`; `places` is sorted."""
     found: list[str] = []
     for place in places:
         relative = place.removeprefix(above)

@@ -64,7 +64,7 @@ class PayloadFile:
     data: bytes = field(repr=False)
     mode: int
     owner: int | None = None
-    """The user to which it is given; None = it stays the worker's."""
+    """The user that gets the file; None = the file stays the worker's."""
 
 
 Payload = Mapping[str, PayloadFile]
@@ -73,7 +73,7 @@ Payload = Mapping[str, PayloadFile]
 
 @dataclass(frozen=True, slots=True)
 class ObjectSource:
-    """All keys of a ConfigMap or Secret as files of that name, or only those in `items`, at the paths given there.
+    """The keys of a ConfigMap or Secret as files: all under their own names, or those in `items` at the paths there.
 
     `optional`: the object, or a key in `items`, may be missing.
     """
@@ -85,7 +85,7 @@ class ObjectSource:
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """One file with a field of the pod; without `mode` it has the volume's."""
+    """One file with a field of the pod; `mode` defaults to the volume's."""
 
     path: str
     text: str
@@ -94,7 +94,7 @@ class TextSource:
 
 @dataclass(frozen=True, slots=True)
 class IssuedSource:
-    """One file with a token or certificate that the node's cluster issues; without `mode` it has the volume's."""
+    """One file with a token or certificate that the node's cluster issues; `mode` defaults to the volume's."""
 
     ref: ObjectRef
     key: str
@@ -130,14 +130,14 @@ def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Sourc
 
 
 def default_mode(volume: Volume) -> int:
-    """Return the mode of a volume's files where an item sets none."""
+    """Return the mode of those files of a volume whose item sets none."""
     kinds = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
     said = next((kind.default_mode for kind in kinds if kind is not None), None)
     return DEFAULT_MODE if said is None else said
 
 
 def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
-    """Return the files that the sources give, with `mode` unless an item sets another.
+    """Return the files of the sources, with `mode` unless an item sets another.
 
     If two files have the same path, the later wins. Raises PayloadError with every problem, in the kubelet's words
     (configmap.go and secret.go, MakePayload; projected.go, collectData; downwardapi.go, CollectData; v1.36).
@@ -161,7 +161,10 @@ def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
 
 
 def _counted(sources: Iterable[Source]) -> Iterator[Source]:
-    """Yield the sources as long as their texts, which are made one by one, are not too large. Raises PayloadError."""
+    """Yield the sources until the sum of their texts, which are made one by one, is too large.
+
+    Then raise PayloadError.
+    """
     size = 0
     for source in sources:
         if isinstance(source, TextSource):
@@ -217,7 +220,7 @@ def _issued(part: VolumeProjection, index: int, volume: str, pod: Pod) -> Iterat
 
 
 def token_owner(pod: Pod) -> int | None:
-    """Return the user to whom a pod's tokens and certificates are given: that of all its containers, if it names one.
+    """Return the user that gets a pod's tokens and certificates: that of all its containers, None if they differ.
 
     Mirrors volume/util/util.go, v1.36, FsUserFrom.
     """

@@ -40,13 +40,13 @@ class SubPath:
 def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
     """Make the part's missing directories, and return the path for the runtime to mount.
 
-    New directories get the volume's permissions. Where the node may mount, the path is `place`, where the part is bound
-    in place of any earlier one. Elsewhere it is the part's own path, with symlinks resolved. A container that shares
-    the volume could still change that path before the runtime mounts it, so this is only for a runtime that has no more
-    permissions than this process.
+    New directories get the volume's permissions. If the node may mount, the part is bound at `place`, replacing any
+    earlier part there, and the path is `place`. Otherwise the path is the part's own, with symlinks resolved. A
+    container that shares the volume could still change that path before the runtime mounts it, so this is only for a
+    runtime that has no more permissions than this process.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
-    if, on the node, it leads back into the volume. Raises :class:`SubPathRefused`, whose cause says what is wrong.
+    if, on the node, it leads back into the volume. Raises :class:`SubPathRefused`, whose cause is the error in detail.
     """
     opened = _open(sub_path)
     try:
@@ -101,7 +101,7 @@ def _make(root: int, sub_path: SubPath) -> int:
 
 
 def refused_part(tried: str, sub_path: SubPath) -> SubPathRefused:
-    """Return the refusal in the kubelet's words: what failed, but not why, which could reveal files of the node."""
+    """Return the refusal in the kubelet's words: what failed, without the reason, which could reveal node files."""
     return SubPathRefused(f'failed to {tried} for volumeMount "{sub_path.volume}" of container "{sub_path.container}"')
 
 

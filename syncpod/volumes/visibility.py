@@ -1,11 +1,11 @@
 """Checks whether this process's mounts and files are visible to a runtime, and shares the mounts of volumes.
 
 Directly on a machine they are visible. A worker in a container has its own mount namespace: its mounts are visible
-outside only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the
-container's own files.
+outside only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the container's
+own files.
 
-A runtime propagates mounts (mountPropagation) only in a volume that lies on a shared mount. Where the node's directory
-is not on one, such a volume becomes a mount of its own: it is bound to itself.
+A runtime propagates mounts (mountPropagation) only in a volume that lies on a shared mount. If the node's directory is
+not on one, the volume is bound to itself, and so becomes a mount of its own.
 """
 
 import os
@@ -74,7 +74,7 @@ def has_no_more_rights(other: int) -> bool:
 
 
 def is_the_machines(path: Path, *, machine: Path = Path("/proc/1/root")) -> bool:
-    """Return whether a path means the same file to this process as to the machine's first process. Blocks.
+    """Return whether a path names the same file for this process and for the machine's first process. Blocks.
 
     False if one of them has no such file, or if the machine's files cannot be read. Raises nothing.
     """
@@ -90,7 +90,7 @@ def share_volume(place: Path) -> None:
     Mirrors hostutil_linux.go, v1.36, MakeRShared, which the kubelet applies to its whole directory. Blocks.
     Raises OSError.
     """
-    if mounting.is_mount(place) or not mounting.mounts_below(place):  # a bind would hide what is mounted inside
+    if mounting.is_mount(place) or not mounting.mounts_below(place):  # a bind would hide the mounts inside
         mounting.share(place)
 
 

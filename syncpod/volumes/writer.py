@@ -10,8 +10,8 @@
         key -> ..data/key                              a path that readers open
         directory -> ..data/directory
 
-Readers of the links see either the old set or the new one, also after a crash at any point. The next write clears away
-what a crash left.
+Readers of the links see either the old set or the new one, also after a crash at any point. The next write removes the
+leftovers of a crash.
 """
 
 import os
@@ -28,7 +28,7 @@ from syncpod.volumes.payload import Payload, PayloadFile
 DATA: Final = "..data"
 _DATA_DRAFT: Final = "..data_tmp"
 _SET: Final = re.compile(r"\.\.\d{4}(_\d\d){5}\.\d+")
-"""The name of a directory that holds one set of files."""
+"""The names of directories that each hold one set of files."""
 _DIRECTORY = 0o755
 _READABLE: Final = 0o444
 _NANOSECONDS = 1_000_000_000
@@ -75,7 +75,7 @@ def _holds(directory: Path, payload: Payload) -> bool:
 
 
 def _sizes(directory: Path, above: str) -> Iterator[tuple[str, int]]:
-    """Yield each file's path and size; the size is -1 for anything but a file or directory."""
+    """Yield each file's path and size; the size of anything but a file or directory is -1."""
     with os.scandir(directory) as entries:
         for entry in entries:
             path = f"{above}{entry.name}"
@@ -153,7 +153,7 @@ def _link(volume: Path, name: str) -> None:
 
 
 def _clear_away(volume: Path, wanted: set[str], shown: str | None) -> None:
-    """Remove links that lead nowhere, sets that are not shown, and what a crashed writer left."""
+    """Remove links that lead nowhere, sets that are not shown, and the leftovers of a crashed writer."""
     for entry in sorted(os.listdir(volume)):  # noqa: PTH208
         path = volume / entry
         if entry == _DATA_DRAFT or (path.is_symlink() and entry != DATA and entry not in wanted):
