@@ -19,7 +19,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Effect(Generic[State, Payload, Result]):
-    """A row, and the function that folds its payload into the state. The type parameters make the two match."""
+    """A row of the table, and the function that folds its payload into the state.
+
+    The type parameters make the two match.
+    """
 
     command: CommandSpec[Payload]
     fold: Callable[[State, Payload, datetime], Result]

@@ -1,4 +1,4 @@
-"""What the workflows of pods, nodes and fleets share: taking in signals and updates, waiting, and leaving the run.
+"""The shared part of the workflows of pods, nodes and fleets: take in signals and updates, wait, and leave the run.
 
 ::
 
@@ -39,8 +39,8 @@ A worker without the run in its cache must replay the whole history, which takes
 hundred events. The server suggests continue-as-new only from 4,096 events or 4 MiB on. The size at the beginning does
 not count: otherwise a run with a large snapshot would continue as new at once, and do nothing else."""
 SNAPSHOTS: Final = 2
-"""A run may always add this many times the size at its beginning: a message to a node of a fleet may be as large as the
-run's snapshot."""
+"""A run's history may always grow by this many times its first size: one message to a node of a fleet may be as large
+as the run's snapshot."""
 
 
 class Signal(NamedTuple):
@@ -127,8 +127,8 @@ class Entity:
         self._woken = False
         self._is_renewal_asked_for = False
         self._leaving: asyncio.Task[None] | None = None
-        # Replay: read in ``__init__``, where each replay has the same value: the size at the first task, including the
-        # run's input.
+        # Replay: this is read in ``__init__``, where every replay finds the same value: the size at the first task,
+        # with the run's input.
         self._begun_with = workflow.info().get_current_history_size()
 
     # --- what comes in ------------------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def decisions_taken() -> int:
     run would be worse: the node kills the containers of a pod whose workflow has ended.
     """
     info = workflow.info()
-    # Replay: in ``__init__`` this is the build id of the worker that took the first task, as the history has it. Later
+    # Replay: in ``__init__`` this is the build id of the worker that took the first task: the history records it. Later
     # it is the build id of the current task.
     decisions = decisions_of(info.get_current_build_id())
     if (refusal := too_old(decisions)) and workflow.unsafe.is_replaying():

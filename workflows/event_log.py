@@ -1,4 +1,4 @@
-"""The events that a workflow of a node or of a fleet keeps, repeats counted as the kubelet's recorder does."""
+"""The events that a workflow of a node or of a fleet keeps. It counts repeats as the kubelet's recorder does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from syncpod.pod.wire import shortened
 from workflows.rejections import REJECTED, without_surplus
 
 EVENTS_KEPT: Final = 100
-"""How many events a snapshot keeps. It is written again with every continue-as-new."""
+"""How many events a snapshot keeps. Every continue-as-new writes the whole snapshot again."""
 TEXT_LIMIT: Final = 500
-"""Characters kept of a message that comes from elsewhere."""
+"""How many characters of a message from elsewhere are kept."""
 TEXT_BYTES: Final = 1000
-"""Bytes of JSON that such a message may take. A control character takes six, and an emoji twelve."""
+"""How many bytes of JSON a message from elsewhere may take. A control character takes six, and an emoji twelve."""
 
 
 class EventLog:
@@ -25,7 +25,7 @@ class EventLog:
         """Oldest first. The state itself defines the field, so that the field has its place in the snapshot."""
 
     def event(self, now: datetime, kind: EventType, reason: str, message: str) -> None:
-        """Record an event, as the newest. A repeat is counted."""
+        """Record an event as the newest one. A repeat raises the count of the event that it repeats."""
         text = clipped(message)
         seen = next(
             (each for each in self.events if (each.type, each.reason, each.message) == (kind, reason, text)), None

@@ -1,4 +1,4 @@
-"""Messages that a workflow does not accept: why, in one sentence, and how many of its records may be about them.
+"""The refusal of messages: the sentence that gives the reason, and how many of a workflow's records are refusals.
 
 Anybody who reaches the server can send any number of signals that are rejected: the records of them must not push out
 the history of the pod.

@@ -1,4 +1,4 @@
-"""The input of a run that replaces another one, of a pod or of a node, whose tasks failed again and again."""
+"""The input of a run, of a pod or of a node, that replaces another run whose tasks failed again and again."""
 
 from __future__ import annotations
 

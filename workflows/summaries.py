@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 LONGEST_SUMMARY = 120
-"""Characters that the Temporal UI shows in one line, with the name of a step before its summary. The server keeps 200
-bytes."""
+"""How many characters the Temporal UI shows in one line: a step's name and its summary. The server keeps 200 bytes."""
 
 
 def clip(text: str, longest: int = LONGEST_SUMMARY) -> str:

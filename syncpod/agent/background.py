@@ -27,7 +27,8 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # A CancelledError although nobody cancelled this task: `run` awaited another task that was cancelled.
+            # This may be a CancelledError although nobody cancelled this task: `run` awaited another task that was
+            # cancelled.
             if isinstance(error, OSError) and error.errno:
                 log.warning("%s failed; it starts again in %d s: %s", name, RESTART_SECONDS, error)
             else:

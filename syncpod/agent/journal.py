@@ -170,7 +170,7 @@ class Journal:
         return await self._write()
 
     async def settle(self) -> str:
-        """Write what has been taken so far; return why that fails, "" if it does not."""
+        """Write the states that have been taken so far; return why that fails, "" if it does not."""
         return "" if await self._write() else self._writer.why_failing
 
     async def close(self) -> None:

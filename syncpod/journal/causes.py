@@ -53,7 +53,7 @@ The node records a cause before it sends a signal. The CRI reports only the exit
 UNKNOWN: Final = "unknown"
 """The kind of an end that nobody saw. Its exit code is only a stand-in."""
 OOM_WITHIN: Final = "oom within"
-"""The kind of an end by itself after a process other than the container's first one ran out of memory."""
+"""The kind of an end by exit, after a process other than the container's first one had run out of memory."""
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,7 @@ def _explained(
     *,
     is_init: bool,
 ) -> Explained:
-    """Return what is known of one container; `status` is empty if it has none at that moment."""
+    """Return the known state of one container; `status` is empty if it has none at that moment."""
     return Explained(
         name,
         instances=tuple(each for each in instances if each.container == name),
@@ -319,7 +319,7 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
-    """Return the waits that were under way at a moment: their subject has taken no step, and not started, since then.
+    """Return the waits that were under way at a moment: their subject has taken no step since, nor started.
 
     A wait that is due goes on as long as the node cannot act.
     """

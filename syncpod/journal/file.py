@@ -242,7 +242,7 @@ class JournalFile:
         self._connection = None
 
     def set_aside_if_broken(self, error: sqlite3.Error) -> Path | None:
-        """Rename the file if `error` says that it is not a journal; return its new path. None for any other error."""
+        """Rename the file if `error` means that it is not a journal; return its new path. None for any other error."""
         if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BROKEN:
             return None
         self.close()
@@ -365,7 +365,7 @@ def _end_service(
     machine_boot: str,
     last_sign: datetime | None,
 ) -> None:
-    """Record when and how the latest service ended; without a record of its end, at the worker's last sign of life.
+    """Record when and how the latest service ended; if that is not known, at the worker's last sign of life.
 
     Records after that end are of a worker of an older version, which does not record times of service.
     """

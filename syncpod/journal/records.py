@@ -89,7 +89,7 @@ class HistoryEntry:
     """The number of the instance that has ended; 0 if the line is not about an exit. Ends are listed in the order in
     which they become known."""
     reason: str = ""
-    """Why, in words for people."""
+    """The reason, in words for people."""
     outcome: str = ""
     attempt: int = 0
     """How many times Temporal tried the step; 0 if the line is not about a step."""
@@ -139,7 +139,7 @@ class Instance:
     image: str = ""
     """The image as the runtime names it; "" = not known any more."""
     started_at: datetime | None = None
-    """When it started, by the node's clock; None if the runtime did not say."""
+    """When it started, by the node's clock; None if the runtime did not report it."""
     exit: Exit | None = None
     """How it ended; None while it runs, or if that is not recorded."""
     log_end: str = ""
@@ -220,7 +220,7 @@ SERVER_REACHABLE: Final[tuple[EventType, str, str]] = (
     "ServerReachable",
     "The Temporal server answers again",
 )
-"""Type, reason and message of a node's events that its Temporal server went away, and that it is back."""
+"""Type, reason and message of two events of a node: its Temporal server went away, and it is back."""
 
 
 class Absence(NamedTuple):

@@ -69,8 +69,8 @@ def start_of(
 
     `absences` are the times in which the pod's node had no worker or server, oldest first.
 
-    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. But that of an
-    ephemeral container begins with the update that added the container. Any other start begins with the end of the
+    Start number 0 begins with the pod's apply, so sandbox, pulls and init containers are part of it. Start number 0 of
+    an ephemeral container begins with the update that added the container. Any other start begins with the end of the
     previous instance, or with the node's decision to end that instance.
     """
     wanted = [

@@ -175,7 +175,7 @@ def _decide_main_container(
         return _MainDecision(start=True)
 
     if status.hash != container_hash(container.name, container.image):
-        # Its definition is new, so it starts whatever the restart policy says.
+        # Its definition is new, so it starts under any restart policy.
         return _kill_running(status, f"Container {container.name} definition changed", KillCause.UPDATE, restart=True)
     # A container killed here has no exit code yet, so no restart rule can apply.
     restart = restarts_on_failure(container, pod.spec)

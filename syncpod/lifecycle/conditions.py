@@ -101,8 +101,8 @@ def initialized_condition(
 ) -> PodCondition:
     """Say whether the init containers have done their work, and the sidecars have started.
 
-    `statuses` is what `known_statuses` returns. A pod that was initialized stays so, even while its init containers run
-    once more in a restart of all containers. Mirrors GeneratePodInitializedCondition.
+    `statuses` is the result of `known_statuses`. A pod that was initialized stays so, even while its init containers
+    run once more in a restart of all containers. Mirrors GeneratePodInitializedCondition.
     """
     if statuses is None and pod.spec.init_containers:
         return PodCondition(type=INITIALIZED, status="False", reason="UnknownContainerStatuses")
@@ -250,5 +250,5 @@ def _any_main_container_started(pod: Pod, statuses: Sequence[ContainerStatus]) -
 
 
 def _complaint(*parts: tuple[str, list[str]]) -> str:
-    """Write `containers with unknown status: [a b], containers with unready status: [c]`, leaving out what is empty."""
+    """Write `containers with unknown status: [a b], containers with unready status: [c]`, leaving out empty parts."""
     return ", ".join(f"containers with {what} status: [{' '.join(names)}]" for what, names in parts if names)

@@ -85,7 +85,7 @@ class ContainerContext:
     """By container name: the newest recorded exit of the container."""
     probes: ProbeResults = field(default_factory=ProbeResults)
     restarting_all: bool = False
-    """A restart of all containers has begun, and may have removed some already."""
+    """A restart of all containers has begun, and may have removed some of them already."""
     recursive_read_only: bool = False
     """The runtime handler that the pod runs with supports recursive read-only mounts."""
     actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
@@ -265,7 +265,7 @@ def _held_back(
     newest: ObservedContainer | None,
     status: ContainerStatus,
 ) -> ContainerStatus:
-    """Show a container that should run but cannot as waiting, if the reason is known; otherwise keep its state."""
+    """Show a container as waiting if it should run but cannot, and the reason is known; otherwise keep its state."""
     why = context.waiting.get(container.name)
     followed = container.name in context.followed
     if why is None or not (followed or _is_to_run(context.pod, container, kind, newest, status)):

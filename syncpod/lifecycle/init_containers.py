@@ -107,9 +107,9 @@ def _decide_from_last_to_first(
     """Decide the last init container that has begun, and the sidecars before it.
 
     Each decision is returned with the container's index in the spec, the last container first. The plain init
-    containers before have completed. The sidecars before have started once, so a missing one starts again. `statuses`
-    are the instances to judge. The `newest` instances may be of an earlier sandbox; as in the kubelet, they decide
-    whether a failed init container restarts.
+    containers before that one have completed. The sidecars before it have started once, so a missing one starts again.
+    `statuses` are the instances to judge. The `newest` instances may be of an earlier sandbox; as in the kubelet, they
+    decide whether a failed init container restarts.
     """
     found: list[tuple[int, _InitDecision]] = []
     for index, container in reversed(list(enumerate(pod.spec.init_containers))):

@@ -15,7 +15,7 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def meets(requirement: LabelSelectorRequirement | NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Say whether labels, or the fields of a node, meet one requirement. An unknown operator is met by none."""
+    """Say whether labels, or the fields of a node, meet one requirement. Nothing meets an unknown operator."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":

@@ -89,7 +89,7 @@ def pod_phase(
 
 
 def _standings(spec: PodSpec, by_name: Mapping[str, ContainerStatus], followed: Collection[str]) -> Counter[str]:
-    """Count the sidecars and main containers by state; one container may count under several words."""
+    """Count the sidecars and main containers by state; a container may have several of the states."""
     count: Counter[str] = Counter()
     for container in spec.init_containers:
         if is_sidecar(container):

@@ -44,8 +44,8 @@ class Failures:
     """The number of failures of one probe of one instance, and how many of them the pod's workflow has received.
 
     Failed answers are counted, and apart from them the times that the probe could not be run. The kubelet emits an
-    event for each, and the API server counts them. Here the workflow is sent a count at 1, 10, 100 and so on, and when
-    the instance ends; that of failed answers also when the result changes.
+    event for each, and the API server counts them. Here the agent sends the workflow each count at 1, 10, 100 and so
+    on, and when the instance ends. It also sends the count of failed answers when the result changes.
     """
 
     total: int = 0
@@ -130,7 +130,7 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
 def is_news(before: ProbeState, after: ProbeState) -> bool:
     """Say whether to signal the pod's workflow: the result has changed, or first answers confirm the assumed failure.
 
-    So the workflow receives at least once why a container does not become ready.
+    So the workflow receives the reason at least once why a container does not become ready.
     """
     return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 

@@ -11,8 +11,8 @@ from syncpod.pod import Container, PodSpec
 def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: bool) -> bool:
     """Say whether the next sync is a RestartAllContainers pass.
 
-    It is one when a pass has begun and has not yet removed all main and init containers. It is also one when the newest
-    instance of such a container has exited with a code whose rule is RestartAllContainers. `in_progress`: the pod's
+    A pass goes on until it has removed all main and init containers. A new pass begins when the newest instance of one
+    of these containers has exited with a code whose rule is RestartAllContainers. `in_progress`: the pod's
     `AllContainersRestarting` condition is True. Do not call this for a pod in a terminal phase.
 
     Mirrors the part of kubelet_pods.go, v1.36, that reads the runtime's listing: the trigger sets the condition, which
@@ -26,7 +26,7 @@ def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: boo
 
 
 def containers_to_reset(spec: PodSpec, observed: ObservedPod) -> tuple[ContainerToReset, ...]:
-    """List every instance of main and init containers to remove from the runtime, killed first unless it has exited.
+    """List the instances of main and init containers to remove; those that have not exited are killed first.
 
     Instances that triggered the restart are removed last: while one exists, an interrupted pass begins again.
     Ephemeral containers stay, and so do containers that are not in the spec.

@@ -4,7 +4,7 @@
 - `signals`: the messages to a pod (:class:`Pleg`, :class:`DeletePod`, :class:`BackoffExpired`, ...).
 - `steps`: a step's input (:class:`StepInput` and its children) and result (:class:`StepResult`), and :class:`Fault`,
   the closed vocabulary of its failures. `step_table`: how each step is run.
-- `queries`: what a pod's workflow shows: search attributes, events, history.
+- `queries`: the data that a pod's workflow shows: search attributes, events, history.
 - `node`: the same for a node as a whole.
 
 Import each name from its module.

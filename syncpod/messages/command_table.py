@@ -3,7 +3,7 @@
 A command is a signal or an update. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
 handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
 shows, and the tables of docs/temporal.md are made from the rows. docs/code-map.md lists the files that a new row
-touches. `syncpod.pod.model_errors` says in one sentence what is wrong with a payload.
+touches. `syncpod.pod.model_errors` makes the sentence about a wrong payload.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class CommandTable:
 
     @property
     def passed_on(self) -> Mapping[str, str]:
-        """The commands that a run gets if it replaces a stuck one: by purpose, the signal that each is sent as.
+        """The signals that a run gets if it replaces a stuck one, by the purpose of the accepted command.
 
         An update is sent as the signal with its effect. A signal that the table does not have is not sent, even if an
         update has its name: the stuck run has refused it at once.

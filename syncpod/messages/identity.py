@@ -19,13 +19,14 @@ WORKFLOW_ID_LIMIT = 255
 """The most bytes of a workflow id: PostgreSQL and MySQL schemas of Temporal hold it in VARCHAR(255)."""
 
 NAME_LIMIT = 500
-"""Characters of a name that becomes a search attribute: a server ends a workflow that writes more than 2,048 bytes."""
+"""The most characters of a name that becomes a search attribute: a server ends a workflow that writes more than 2,048
+bytes."""
 
 POD_WORKFLOW = "PodWorkflow"
 """Workflow type of a pod, as ``temporal workflow start --type`` takes it."""
 
 WirePod = Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any])]
-"""A Pod that serialises as kubectl prints it: only what is set."""
+"""A Pod that serialises as kubectl prints it: only the fields that are set."""
 
 
 class Message(BaseModel):

@@ -268,7 +268,7 @@ class NodeView(Message):
 
     name: str = ""
     since: datetime | None = None
-    """When the first run of its chain began: the node's history covers what was made after that."""
+    """When the first run of its chain began: the node's history covers every pod that was made after that."""
     unschedulable: bool = False
     """Cordoned: new pods are taken only from lists."""
     sources: dict[str, SourceView] = Field(default_factory=dict)

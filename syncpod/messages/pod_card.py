@@ -35,7 +35,7 @@ def sender_in(memo: object) -> str:
 
 
 class Readoption(NamedTuple):
-    """Why the workflow of a pod that runs already is started anew. It is for people: nothing is decided by it."""
+    """Why the workflow of a pod that runs already is started anew. It is for people: no decision depends on it."""
 
     why: str = ""
     """How the pod's previous workflow has ended; "" = not known."""
@@ -49,7 +49,7 @@ def with_readoption(memo: Mapping[str, Any], readoption: Readoption) -> Mapping[
 
 
 def readoption_in(memo: object) -> Readoption:
-    """Return why the workflow was started anew, by a pod's memo, which any client may have written."""
+    """Return why the workflow was started anew, as the pod's memo has it; any client may have written that memo."""
     said = memo.get(_ADOPTION) if isinstance(memo, Mapping) else None
     if not isinstance(said, Mapping):
         return Readoption()

@@ -1,4 +1,4 @@
-"""What workflows show: a pod's search attributes and its summary, and the JSON of events and of a pod's history."""
+"""The data that workflows show: a pod's search attributes and summary, its history as JSON, and events as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ports for reads: what the queries of a pod's or a node's workflow return."""
+"""The ports for reads: the results of the queries of a pod's or a node's workflow."""
 
 from typing import Any, Protocol
 

@@ -65,7 +65,7 @@ class RemoteCommand(WhoAsks):
     input: str = ""
     """Base64 of at most :data:`PIECE_BYTES`."""
     input_ends: bool = False
-    """`input` is the last one."""
+    """`input` is the last input of the command."""
     end: bool = False
     """End the command: nobody waits for it any more."""
 

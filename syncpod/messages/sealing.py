@@ -76,7 +76,7 @@ def is_sealed(metadata: Mapping[str, bytes]) -> bool:
 
 
 def receiver_ids(metadata: Mapping[str, bytes]) -> list[str]:
-    """Return the ids of the keys that a payload with this metadata says it is sealed for."""
+    """Return the ids of the keys for which a payload with this metadata claims to be sealed."""
     return [each for each in metadata.get(RECEIVERS, b"").decode(errors="replace").split(",") if each]
 
 

@@ -1,4 +1,4 @@
-"""Signatures of payloads: an HMAC-SHA256 in the payload's metadata, over all of the payload and over where it belongs.
+"""Signatures of payloads: an HMAC-SHA256 in the payload's metadata, over the whole payload and its place.
 
 The payload's data is left as it is, so that its JSON stays readable. A signature holds for one namespace, one workflow
 (for a step's payload: one activity of it, and its type), and one purpose. Values in, values out.

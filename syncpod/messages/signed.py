@@ -142,7 +142,7 @@ class Commands:
             self.refusal = f"input: takes one payload, got {more + 1}"
 
     def accepted_before(self, continued: Accepted) -> Accepted:
-        """Return what counts as accepted when the run begins; `continued` is the previous run's record.
+        """Return the record of accepted commands with which the run begins; `continued` is the previous run's record.
 
         A run that continues or follows a previous run, or begins from that run's published state, goes on with its
         record. Any other run accepts no command from before its start.
@@ -162,7 +162,7 @@ class Commands:
         """Return the record after this command, and "".
 
         If the command is refused, return the old record and the reason. `purpose` is ``signal/NAME`` or
-        ``update/NAME``, and `example` says what payload it takes.
+        ``update/NAME``, and `example` shows a payload that it takes.
         """
         return taken(accepted, purpose, args, self._whose, example) if self.signed else (accepted, "")
 
@@ -242,5 +242,5 @@ def _refused_as(given: Any, purpose: str) -> str:
 
 
 def unsigned(what: str, why: str, whose: str = NODE) -> str:
-    """Return the sentence that refuses a command. It ends with what to do about the signature, if that is at fault."""
+    """Return the sentence that refuses a command. It ends with the remedy if the signature is at fault."""
     return f"{what} is refused, since {why}" + ("" if why == NOT_JSON else f": {whose}")

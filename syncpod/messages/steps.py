@@ -218,12 +218,12 @@ class Allocation(Message):
     """The node's answer to a resize: allocated, or why not."""
 
     pending: Literal["", "Deferred", "Infeasible"] = ""
-    """Why the resources are not allocated: Deferred, there may be room later; Infeasible, never; "" = they are."""
+    """Why the resources are not allocated: Deferred (there may be room later) or Infeasible (never); "" = they are."""
     message: ForeignText = ""
 
 
 class StepResult(Message):
-    """What a step returns: the whole pod's status, read after the step's last call. Only a pull reads none."""
+    """The result of a step: the whole pod's status, read after the step's last call. Only a pull reads none."""
 
     status: ObservedPod = Field(default_factory=ObservedPod)
     outcome: Outcome = Outcome.DONE

@@ -1,4 +1,4 @@
-"""Admission of pods: parse, drop what belongs to a cluster, default, validate, and refuse what is not supported."""
+"""Admission of pods: parse, drop a cluster's fields, default, validate, and refuse unsupported fields."""
 
 import copy
 import json
@@ -102,7 +102,7 @@ def _is_within(path: str, others: Sequence[str]) -> bool:
 
 
 def _problems(written: Pod, pod: Pod) -> list[Problem]:
-    """Return what is wrong, unknown or not supported in `pod`, which is `written` with its defaults."""
+    """Return the wrong, unknown and unsupported fields of `pod`, which is `written` with its defaults."""
     problems = _of_what_is_written([*validate_pod(pod), *check_supported(pod)], written, pod)
     if pod.spec.ephemeral_containers:
         text = "must not be set in a manifest; they are added to a running pod"

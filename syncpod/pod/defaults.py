@@ -31,7 +31,7 @@ DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS = 30
 DEFAULT_TERMINATION_MESSAGE_PATH = "/dev/termination-log"
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
-"""Followed by a container's name: the annotation that preceded `securityContext.appArmorProfile`."""
+"""The prefix, before a container's name, of the annotation that preceded `securityContext.appArmorProfile`."""
 
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600

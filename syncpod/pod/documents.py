@@ -53,7 +53,7 @@ _WAYS_ON: Final[Mapping[str, str]] = {
     "Node": "a node is there as soon as its worker runs: `syncpod worker --node NAME`",
     "Kustomization": "build it first: kubectl kustomize DIR | syncpod apply -f -",
 }
-"""What to do with objects of other kinds, which are not applied here, and have no template of a pod."""
+"""The advice for objects of other kinds, which are not applied here and have no template of a pod."""
 
 _COMPOSE: Final = (
     "is a Compose file: write a Pod for its services, each a container with its image, args (command), env "
@@ -235,7 +235,7 @@ def _parsed(document: Any, path: str, source: str, number: int) -> Manifest:
 
 
 def way_on(document: Mapping[str, Any]) -> str:
-    """Return what to do with an object that is not applied here; "" for one of an unknown kind without a template."""
+    """Return the advice for an object that is not applied here; "" for one of an unknown kind without a template."""
     for path, how in _TEMPLATES.items():
         place: Any = document
         for name in (*path.split("."), "spec"):

@@ -30,7 +30,8 @@ _OF_API: Final = "api"
 def list_of(meta: ObjectMeta) -> str:
     """Return the source whose list the pod was made for, such as `file`; "" if the pod was applied by itself.
 
-    A listed pod's copy that a person applies counts as applied by itself, since its annotation has another pod's UID.
+    A copy of a listed pod, applied by a person, counts as applied by itself, since its annotation has another pod's
+    UID.
     """
     source = meta.annotations.get(SOURCE_ANNOTATION, API_SOURCE)
     made_for = meta.annotations.get(HASH_ANNOTATION, "" if source == FILE_SOURCE else meta.uid)

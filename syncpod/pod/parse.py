@@ -208,7 +208,7 @@ def _suggestion(model: type[Model], location: tuple[int | str, ...]) -> str:
 
 
 def _holders(model: type[Model], location: tuple[int | str, ...]) -> list[type[Model]]:
-    """Return for each step of a location the model that has it, up to the first step that no model has."""
+    """Return the model that has each step of a location, up to the first step that no model has."""
     holders: list[type[Model]] = [model]
     for step in location[:-1]:
         holder = holders[-1] if isinstance(step, int) else _model_of(holders[-1], step)

@@ -108,7 +108,7 @@ _OF_PLACEMENT = ("spec.affinity", "spec.topologySpreadConstraints", "spec.tolera
 
 
 def check_supported(pod: Pod) -> tuple[Problem, ...]:
-    """Return what is not supported in a pod that has its defaults."""
+    """Return the unsupported fields of a pod that has its defaults."""
     spec = to_wire(pod).get("spec", {})
     return tuple(
         (

@@ -156,7 +156,7 @@ def _written(value: Any) -> str:
 
 
 def _nested(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model that a field holds, if it does, and whether it holds a list."""
+    """Return the model that a field or a field's list holds (None: it holds none), and whether the field is a list."""
     if get_origin(annotation) is Annotated:
         return _nested(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -124,7 +124,7 @@ def _check_tolerations(old: tuple[Toleration, ...], new: tuple[Toleration, ...])
 
 
 def _with_kept_fields(old: PodSpec, new: PodSpec) -> PodSpec:
-    """Return the new spec with the running pod's values for what a manifest lacks."""
+    """Return the new spec with the running pod's values for fields that a manifest lacks."""
     return new.model_copy(
         update={
             "node_name": new.node_name or old.node_name,

@@ -109,7 +109,7 @@ def _events(text: str) -> Iterator[Event]:
 
 
 def _reason(error: yaml.YAMLError, text: str) -> str:
-    """Format libyaml's error and position as one line, with what is most likely wrong there."""
+    """Format libyaml's error and position as one line, with the most likely mistake there."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"not YAML: {getattr(error, 'reason', None) or error}"
     place = _place(error.problem_mark or error.context_mark)
@@ -117,7 +117,7 @@ def _reason(error: yaml.YAMLError, text: str) -> str:
 
 
 def _hint(error: yaml.MarkedYAMLError, text: str) -> str:
-    """Return what to do about an error of libyaml, in a clause; "" if there is no advice."""
+    """Return the advice about an error of libyaml, in a clause; "" if there is no advice."""
     problem, context, mark = str(error.problem), str(error.context), error.problem_mark
     if mark is None:
         return ""

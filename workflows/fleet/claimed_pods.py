@@ -16,8 +16,7 @@ from syncpod.pod.validation.metadata import check_object_metadata
 from workflows.fleet.node_state import key_of
 
 LONGEST_OWNER: Final = 512
-"""The most characters of an owner, which is the id of a workflow. A server refuses to signal a workflow with a long
-id."""
+"""The most characters of an owner. An owner is the id of a workflow; a server refuses to signal one with a long id."""
 
 
 @dataclass
@@ -48,7 +47,7 @@ def _claimed(document: Any) -> dict[str, Any]:
     An earlier version may have admitted the pod by other rules, and the pod must go on. So only the parts that the
     fleet's own workflows need are checked: size, metadata, and a name of each container.
     """
-    # First of all: a node could send a document that takes longer to read than a workflow task may take.
+    # This check is the first: a node could send a document that takes longer to read than a workflow task may take.
     if len(json.dumps(document, ensure_ascii=False, separators=(",", ":"))) > LARGEST_POD:
         raise PodInvalid([Problem("pod", f"must be no more than {LARGEST_POD} bytes as JSON")])
     pod = readmit(document).pod

@@ -22,7 +22,7 @@ ENOUGH: Final = 2
 FORGOTTEN_AFTER: Final = timedelta(minutes=15)
 """If no life has come back for this long, the fleet assumes one machine again."""
 NEW_FOR: Final = timedelta(minutes=5)
-"""How long after the start of a new life its node gets more requests. The first recorded life does not count."""
+"""For this long after a new life has begun, its node gets more requests. The first recorded life does not count."""
 CLOSE_SECONDS: Final = 60.0
 """The most seconds that a node waits for a change while there may be two machines: each request may reach either."""
 
@@ -40,7 +40,7 @@ class WorkerLife(BaseModel):
 
 
 class Lives(BaseModel):
-    """The lives of one node's worker, and how often one has come back. Immutable."""
+    """The lives of one node's worker, and how often an earlier one has come back. Immutable."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 

@@ -111,8 +111,8 @@ class FleetNodeWorkflow:
         # cancellation.
         await self.entity.until(lambda: not self.busy)
         if await self.entity.is_still_quiet_in_the_next_task():
-            # Replay: nothing is awaited between that check and this, or an update could be lost.
-            # The memo is sent again, so that the newest key encrypts it: a memo that is carried over keeps the old key.
+            # Replay: nothing is awaited between the check above and this call, or an update could be lost. The memo is
+            # sent again, so that the newest key encrypts it: a memo that is carried over keeps the old key.
             workflow.continue_as_new(next_input(self.state), memo=_memo(node_report.summary(self.state)))
 
     async def end(self) -> None:
@@ -154,8 +154,8 @@ class FleetNodeWorkflow:
                 if len(self.doubted) >= DOUBTED:
                     continue
                 self.doubted.add(owner)
-            # Replay: no await between reading the news and taking it from `untold`. A later change goes with the next
-            # message.
+            # Replay: nothing is awaited between reading the news and taking it from `untold`. A later change goes with
+            # the next message.
             news = state.news(owner, state.untold.pop(owner))
             self.busy.begin(f"tell {owner}", self.signal_owner(owner, news))
 
@@ -172,7 +172,7 @@ class FleetNodeWorkflow:
     async def signal_owner(self, owner: str, news: PodsChanged) -> None:
         """Signal one owner. If it was absent before and still is, its place stays taken for :data:`ABSENT_AGAIN`."""
         try:
-            # Replay: numbered by the workflow, since the owner orders each node's messages by their numbers.
+            # Replay: the workflow numbers its messages, since the owner orders each node's messages by their numbers.
             self.state.told = max(self.state.told + 1, microseconds(workflow.now()))
             marked = Marked(news, f"signal/{PODS_CHANGED.name}", self.state.told)
             await workflow.get_external_workflow_handle(owner).signal(PODS_CHANGED.name, marked)
@@ -260,7 +260,7 @@ class FleetNodeWorkflow:
 
 
 def _begun(start: Any, workflow_id: str, decisions: int) -> tuple[FleetNodeState, str]:
-    """Return the state that a run begins with, and "" or the sentence that says why it cannot begin."""
+    """Return the state that a run begins with, and why the run cannot begin; "" if it can."""
     if refusal := too_old(decisions):
         return FleetNodeState(), refusal
     if not isinstance(start, dict):

@@ -246,7 +246,7 @@ def _schedulable(state: FleetNodeState, *, schedulable: bool, draining: bool, no
 
 
 def sending(state: FleetNodeState, now: datetime) -> Intent:
-    """Return the node's newest list to send it now, and record that the node may have it from now on."""
+    """Return the newest list to send to the node now, and record that the node may have it from now on."""
     stamp = max(state.stamp + 1, microseconds(now))
     intent = state.intent().model_copy(update={"stamp": stamp})
     state.stamp = stamp
@@ -392,9 +392,10 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
 
 
 def _take_back(state: FleetNodeState, answer: Attended, now: datetime) -> None:
-    """Send the node its list again if it has an older one than it had taken: its disk was restored from a backup.
+    """Send the node its list again if the node has an older one than it once took: its disk was restored from a backup.
 
-    A report does not count if the node has taken another list since the request for it, or must be sent one anyway.
+    A report does not count if the node has taken another list since the report was requested, or must be sent one
+    anyway.
     """
     # Replay: an earlier version sent no `taken` with its requests, so no answer in its histories has `lacks`.
     if not answer.lacks or answer.lacks != state.settled_generation or answer.generation >= state.taken:
@@ -404,7 +405,8 @@ def _take_back(state: FleetNodeState, answer: Attended, now: datetime) -> None:
         f" backup, or has lost its files; list {state.taken} is sent again"
     )
     state.event(now, "Warning", "LostIntent", text)
-    # If two machines answer as this node, the other one may have the list that was sent last, and must not refuse it.
+    # If two machines answer as this node, the other one may have taken the list that was sent last, and must not refuse
+    # that list now.
     _may_have(state, state.stamp)
     state.taken = max(0, answer.generation)
 

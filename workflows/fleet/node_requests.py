@@ -53,7 +53,7 @@ _RETRY: Final = RetryPolicy(
 """After these attempts the request is built anew: the node may have a new certificate, and the old request is sealed
 for the earlier one."""
 BEAT: Final = 0.4
-"""The heartbeat timeout of ``attend``, as a share of the node's grace. After it, ``attend`` is sent once more."""
+"""The heartbeat timeout of ``attend``, as a share of the node's grace. When it has passed, ``attend`` is sent again."""
 _ONCE: Final = RetryPolicy(maximum_attempts=1)
 _PAUSE: Final = timedelta(seconds=5)
 """The pause after a node has answered with an error. It is also the first pause after a node has announced a newer list
@@ -76,7 +76,7 @@ class NodeRequests:
         self.missed = False
         """The last `attend` ended because heartbeats were missing."""
         self.refused_since: datetime | None = None
-        """Since when all its reports have been refused."""
+        """Since when all reports of the node have been refused."""
 
     async def recall(self) -> None:
         """Request from the node the list that this fleet last sent it."""
@@ -237,7 +237,7 @@ class NodeRequests:
             )
         except ActivityError as error:
             cause = error.cause
-            # The node may answer that it has a newer list only to a request that sends it a list.
+            # Only a request that sends the node a list allows the answer that the node has a newer one.
             if name == TAKE_INTENT and isinstance(cause, ApplicationError) and cause.type == STALE_INTENT:
                 await self.recall_newer(cause.message)
             elif not isinstance(cause, CancelledError):

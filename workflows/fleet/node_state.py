@@ -84,11 +84,11 @@ class FleetNodeState(EventLog, BaseModel):
     """Seconds of silence after which the node is Unknown."""
     unschedulable: bool = False
     draining: bool = False
-    """It is being drained: owners move their pods elsewhere where they can."""
+    """The node is being drained: owners move their pods to other nodes if they can."""
     generation: int = 0
     """Grows with each change of `placed`."""
     key_generation: int = 0
-    """The generation from which on the node's list carries the fleet's key, since the node trusts another key."""
+    """From this generation on, the node's list carries the fleet's key, since the node trusts another key."""
     fleet_key: str = ""
     """The id of the key that the fleet uses; "" = it is not known here."""
     fleet_key_since: datetime | None = None

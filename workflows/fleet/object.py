@@ -91,9 +91,9 @@ class FleetObjectWorkflow:
             due = self.entity.is_due()
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
-                    # Replay: nothing is awaited between that check and this, or an update could be lost.
-                    # The memo is sent again, so that the newest key encrypts it: a memo that is carried over keeps the
-                    # old key.
+                    # Replay: nothing is awaited between the check above and this call, or an update could be lost. The
+                    # memo is sent again, so that the newest key encrypts it: a memo that is carried over keeps the old
+                    # key.
                     workflow.continue_as_new(next_input(self.state), memo=_memo(self.state))
                 continue
             await self.entity.wait(lambda due=due: due and self.entity.is_quiet())  # type: ignore[misc]

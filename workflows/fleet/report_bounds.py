@@ -13,15 +13,15 @@ from workflows.fleet.node_changes import PLACED_LIMIT, unchanged
 from workflows.fleet.node_state import FleetNodeState
 
 REPORTED_LIMIT: Final = 2 * PLACED_LIMIT
-"""The most pods of a report: as many as a fleet places on a node, beside as many that are still ending."""
+"""The most pods of a report: as many as a fleet places on a node, and as many again that are still ending."""
 POD_LIMIT: Final = 4096
-"""Bytes of JSON that a report may have of one pod."""
+"""How many bytes of JSON a report may have about one pod."""
 NODE_LIMIT: Final = 16 * 1024
-"""Bytes of JSON that a report may have of the node itself."""
+"""How many bytes of JSON a report may have about the node itself."""
 _ALWAYS: Final = 350_000
-"""Bytes of JSON that the reports of all pods may have in any case."""
+"""How many bytes of JSON the reports of all pods may have in any case."""
 _NAME: Final = 256
-"""Characters of a version, and of a name or a namespace."""
+"""The most characters of a version, a name or a namespace."""
 
 
 def why_too_large(state: FleetNodeState, answer: Attended) -> str:

@@ -90,9 +90,9 @@ class WorkloadWorkflow:
                 return
             if due and self.entity.is_quiet():
                 if await self.entity.is_still_quiet_in_the_next_task():
-                    # Replay: nothing is awaited between that check and this, or an update could be lost.
-                    # The memo is sent again, so that the newest key encrypts it: a memo that is carried over keeps the
-                    # old key.
+                    # Replay: nothing is awaited between the check above and this call, or an update could be lost. The
+                    # memo is sent again, so that the newest key encrypts it: a memo that is carried over keeps the old
+                    # key.
                     memo = _memo(workload_report.summary(self.state, self.decided))
                     workflow.continue_as_new(next_input(self.state), memo=memo)
                 continue
@@ -214,7 +214,7 @@ class WorkloadWorkflow:
 
 
 def _begun(start: Any, decisions: int) -> tuple[WorkloadState, str]:
-    """Return the state that a run begins with, and "" or the sentence that says why it cannot begin."""
+    """Return the state that a run begins with, and why the run cannot begin; "" if it can."""
     if refusal := too_old(decisions):
         return WorkloadState(), refusal
     given = start if isinstance(start, dict) else {}

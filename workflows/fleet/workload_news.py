@@ -59,7 +59,7 @@ def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> Non
 
 
 def give_up_unplaced(state: WorkloadState, has_left: Callable[[str], bool], now: datetime) -> None:
-    """Mark for removal the pods that wait for nodes which have left the fleet: no placement finds these any more.
+    """Mark pods for removal if they wait for a node that has left the fleet: no placement can find that node any more.
 
     Mirrors pkg/controller/daemon/daemon_controller.go, v1.36, getUnscheduledPodsWithoutNode.
     """
@@ -73,10 +73,10 @@ def give_up_unplaced(state: WorkloadState, has_left: Callable[[str], bool], now:
 def _part_namesakes(state: WorkloadState, now: datetime) -> None:
     """If pods on different nodes have the same name, withdraw all of them but the most valuable one.
 
-    In such a case, a new pod got the name of a pod that the workload had no record of. That pod's node was away when
-    the workload was applied to a fleet that had lost its database. Or that node was removed from the fleet and is back.
-    The copies of a single Pod always have one name; the Pod's own decisions choose between its copies. A pod whose node
-    is away is not judged until the node is back.
+    This happens if a new pod got the name of a pod that the workload had no record of: the earlier pod's node was away
+    when the workload was applied to a fleet that had lost its database, or was removed from the fleet and is back. The
+    copies of a single Pod always have one name; the Pod's own decisions choose between its copies. A pod whose node is
+    away is not judged until the node is back.
     """
     if state.names.is_shared or not any(name != state.pod_name(name) for name in state.pods):
         return
@@ -117,7 +117,7 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, reports: Iter
 
 
 def _adopt(state: WorkloadState, said: PlacedPod, node: str, revision: str, now: datetime) -> bool:
-    """Adopt a pod that a node has, and of which the workload has no record. Return whether it was adopted.
+    """Adopt a pod that a node has and the workload has no record of. Return whether it was adopted.
 
     The pod counted as gone: its node was removed from the fleet and is back, or the fleet's database was restored. If
     the workload then has too many pods, one is removed by the usual rules.
@@ -160,7 +160,7 @@ def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: dateti
 def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
     """Say whether a node's report shows that the survey which found these nodes is outdated."""
     if news.removed:
-        return False  # it has all that a new survey would find
+        return False  # a new survey would find no more than this report has
     found = [node for node in nodes if node.name == news.node]
     if not found:
         return news.presence != "Joining"  # until it has joined, no survey finds it

@@ -42,7 +42,7 @@ def may_be_placed(state: WorkloadState, name: str, silent: Collection[str]) -> b
 
 
 def pod_to_run(state: WorkloadState, name: str) -> Pod:
-    """Return a pod of the workload, as its node must run it. Raises Rejected without a document."""
+    """Return a pod of the workload, as its node must run it. Raises Rejected if the workload has no document."""
     workload, pod = state.workload(), state.pods[name]
     if workload is None:
         raise Rejected("nothing has been applied")
@@ -60,7 +60,7 @@ def outdated(state: WorkloadState) -> list[str]:
 
 
 def to_prove(state: WorkloadState) -> dict[str, list[str]]:
-    """Return by node some adopted pods that only their node claims, and that the workload can make itself.
+    """Return some adopted pods by node: only their node claims them, and the workload would make the same ones.
 
     The node gets no Secret for them until its workflow has compared them with the documents of the workload.
     """
@@ -131,7 +131,7 @@ def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now
 
 
 def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
-    """Return by node the pods that must be withdrawn, and that the node has no order to end yet.
+    """Return the pods that must be withdrawn, by node; the node has no order to end them yet.
 
     `asked` are pods for which a request to a node to run them is in progress. They are left out: if the withdrawal
     overtook that request, the node would ignore the withdrawal.

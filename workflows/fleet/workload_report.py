@@ -56,7 +56,7 @@ def summary(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadS
 
 
 def noted(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadSummary:
-    """Return the summary whose change is a reason to write the memo. Some of its numbers may differ from the memo's."""
+    """Return the summary whose change is a reason to write the memo. The memo's own numbers may be newer."""
     if decided is not None and decided.noted is not None:
         decided = replace(decided, counts=decided.noted)
     return summary(state, decided)

@@ -151,10 +151,10 @@ class WorkloadRequests:
         self.surveyed_at = None
 
     def unread(self) -> frozenset[str]:
-        """Return the nodes that should have an offer, and have none or an earlier one: their absence decides nothing.
+        """Return the nodes that should have an offer but have none, or only an earlier one: nothing follows from that.
 
-        If a node that has pods of the workload is missing altogether, its workflow was beginning a new run. The removal
-        of such a node would be reported.
+        A node with pods of the workload may be missing from the survey altogether. Then its workflow was just beginning
+        a new run, since the removal of a node would be reported.
         """
         if self.failed is None or self.nodes is None:
             return frozenset()

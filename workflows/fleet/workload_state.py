@@ -58,8 +58,8 @@ class KnownPod(BaseModel):
     since: datetime | None = None
     """Since when its node has been Unknown; None = it is not."""
     recalled: bool = False
-    """Only its node claims that it was given the pod, or the fleet's workflow of that node has this workload recorded
-    as absent."""
+    """Only the pod's node claims that the fleet has placed the pod there; or the fleet's workflow of that node takes
+    this workload for absent."""
     is_proof_sent: bool = False
     """Since it was `recalled`, its node's workflow was sent the document that the workload would make for it."""
     report: PodReport | None = None
@@ -184,7 +184,7 @@ class WorkloadState(EventLog, BaseModel):
         return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
 
     def situation(self, nodes: Sequence[NodeOffer] | None = None, unread: Collection[str] = ()) -> Situation:
-        """Return what its decisions depend on; `nodes` are those of the last survey, which could not read `unread`."""
+        """Return what its decisions depend on; The last survey found `nodes` and could not read `unread`."""
         return Situation(
             members=self.members(),
             rollout=self.rollout,

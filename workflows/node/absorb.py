@@ -392,7 +392,7 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
 
 
 def _record_outages(state: NodeState, signal: NodeStatus) -> None:
-    """Record an event for the beginning and the end of each outage of the server that the last status did not name."""
+    """Record the beginning and the end of each outage of the server as events, unless the last status named it."""
     for outage in signal.outages[-OUTAGES_TOLD:]:
         if outage.begun is not None and outage.ended is not None and outage not in state.status.outages:
             state.event(outage.begun, *SERVER_UNREACHABLE)

@@ -1,4 +1,4 @@
-"""What a node's workflow shows: the query ``node``, the memo, and the page in the UI."""
+"""How a node's workflow presents itself: the query ``node``, the memo, and the page in the UI."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class NodeState(EventLog, BaseModel):
         return sorted({*listed, *self.governed, *self.deletions, *self.static})
 
     def is_applied(self, key: str) -> bool:
-        """Say whether a pod's workflow has the desired document, from the source that counts, and is not to end it."""
+        """Say whether a pod's workflow has the document of the source that counts, and no order to end the pod."""
         wanted, current = self.wanted(key), self.governed.get(key)
         if wanted is None or current is None or key in self.deletions:
             return False

@@ -103,7 +103,7 @@ class NodeWorkflow:
     async def continue_as_new(self) -> None:
         """Continue as new, unless something comes in meanwhile."""
         if await self.entity.is_still_quiet_in_the_next_task():
-            # Replay: nothing is awaited between that check and this, or a signal could be lost.
+            # Replay: nothing is awaited between the check above and this call, or a signal could be lost.
             workflow.continue_as_new(next_input(self.state))
 
     # --- one step -----------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class NodeWorkflow:
     # --- publishing ---------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Write to the memo what must be readable while no worker answers, and show the node in the UI."""
+        """Write the facts to the memo that must be readable while no worker answers, and show the node in the UI."""
         summary = report.summary(self.state)
         if self.published is None:
             self.published = recorded()
@@ -245,9 +245,9 @@ class NodeWorkflow:
 
 
 def initial_state(start: Any, workflow_id: str, now: datetime, *, decisions: int) -> tuple[NodeState, str]:
-    """Return the state a run begins with, and "" or the sentence that says why it cannot begin.
+    """Return the state that a run begins with, and why the run cannot begin; "" if it can.
 
-    `start` is ``{"node": <name>}``, or what :func:`next_input` has returned. `decisions` is the version of the run's
+    `start` is ``{"node": <name>}``, or the result of :func:`next_input`. `decisions` is the version of the run's
     decisions. ``"restarted"`` beside either means that the run replaces a run that could not go on. Raises
     CannotBeginAnew if such a run cannot begin.
     """

@@ -92,14 +92,14 @@ def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> 
 
 
 def check(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
-    """Try an update on a copy of the state, before it is in the history. Raises what refuses it."""
+    """Try an update on a copy of the state, before it is in the history. Raises the error that refuses it."""
     if name in _CHECKS:
         _CHECKS[name](state, args, now)
     UPDATES[name](state.model_copy(), args, now)
 
 
 def _note(state: PodState, name: str, said: Sequence[Said], now: datetime) -> None:
-    """Add the lines that a signal's effect has returned to the pod's history.
+    """Add a line to the pod's history for each :class:`Said` that a signal's effect has returned.
 
     `syncpod.cli.temporal.operator_signals` waits for the line about the signal that it has sent.
     """

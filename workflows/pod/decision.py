@@ -39,7 +39,7 @@ class Step:
     cause: KillCause | None = None
     """Who or what decided the kills in this step; None if it kills nothing."""
     outdated: bool = False
-    """It requested resources from the node that are no longer desired."""
+    """The resources that it requested from the node are no longer desired."""
     replaces: str = ""
     """The instance (runtime id) that the step kills only to replace it, even if its policy would not restart it."""
 

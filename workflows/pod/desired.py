@@ -42,17 +42,17 @@ from workflows.pod.state import Deletion, PodState
 from workflows.rejections import Rejected
 
 _REMEMBERED: Final = 32
-"""The most admissions that are cached. No more pods have their first task at the same time."""
+"""The most admissions that are cached: no more pods than these have their first task at the same time."""
 _LONGEST_REMEMBERED: Final = 16 * 1024
 """The longest document that is cached, in characters of JSON. So the whole cache takes a few MiB at most."""
 _LONGEST_GRACE: Final = 2**63 - 1
-"""The greatest value that the API can carry."""
+"""The greatest grace that the API can carry."""
 
 _ONLY_ITS_SOURCE: Final = {
     FILE_SOURCE: "it comes from the manifest directory of node {node}: change its file there",
     KUBERNETES_SOURCE: "it comes from the Kubernetes cluster of node {node}: change it there, by kubectl",
 }
-"""Why a pod of a source of the node is not changed by anybody else."""
+"""By source: the reason for refusing a change of its pod by anybody else."""
 
 
 def apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def _identity(state: PodState) -> dict[str, Any]:
 
 
 def require_source(state: PodState, document: Any, _now: datetime) -> None:
-    """Raise Rejected for a change of a manifest's or a cluster's pod by anybody but the pod's source.
+    """Raise Rejected if anybody but its source changes a pod of a manifest or of a cluster.
 
     Only the source may change its pod (in a cluster, the API server refuses changes of a static pod's mirror). Replay:
     updates are refused before they are in the history, since earlier versions have accepted such updates.
@@ -108,7 +108,7 @@ def require_source(state: PodState, document: Any, _now: datetime) -> None:
 
 
 def resize(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
-    """Change the pod's CPU and memory, and nothing else; what is not named stays as it is.
+    """Change the pod's CPU and memory, and nothing else; amounts that are not named stay as they are.
 
     Raises PodInvalid, which names the field, and Rejected if the pod is ending.
     """

@@ -20,7 +20,7 @@ class Display:
     """Shows the present state of one run to people and to the node's agent."""
 
     def __init__(self, state: PodState, sender: str, worker_hooks: WorkerHooks) -> None:
-        """Prepare to show `state`; `sender` is who sent the pod, in words."""
+        """Prepare to show `state`; `sender` names the person or program that sent the pod."""
         self.state, self.sender, self.worker_hooks = state, sender, worker_hooks
         self.holds: tuple[Hold, ...] = ()
         self.under_way: dict[tuple[StepName, str], UnderWay] = {}

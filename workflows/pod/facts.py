@@ -1,8 +1,8 @@
 """Facts, not inference: the runtime's view, completed by what the pod's workflow has recorded.
 
-To the kubelet, only the part of the past exists that the runtime still lists: once a dead instance was removed, its
-container counts as never run. Here a recorded end counts like a listed one, and if both describe the same instance,
-the record counts. So decisions are the same as if the runtime had lost nothing:
+The kubelet takes only the instances into account that the runtime still lists: once a dead instance was removed, its
+container counts as never run. Here a recorded end counts like a listed one, and if both describe the same instance, the
+record counts. So decisions are the same as if the runtime had lost nothing:
 
 - a main or ephemeral container that has run and is no longer listed counts as ended, as recorded;
 - the same holds for an init container, but only in the sandbox in which it ran: a new sandbox starts again with the
@@ -242,7 +242,7 @@ def remember_what_went(state: PodState, before: ObservedPod) -> None:
 
 
 def forget_for_reset(state: PodState) -> None:
-    """Mark the ends before a restart of all containers as not counting. Ephemeral containers are not restarted."""
+    """Mark the ends before a restart of all containers: they no longer count, except those of ephemeral containers."""
     spec = state.pod.spec
     names = [container.name for container in (*spec.init_containers, *spec.containers)]
     state.reset = {**state.reset, **{name: state.restarts[name] for name in names if name in state.restarts}}

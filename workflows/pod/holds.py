@@ -3,7 +3,7 @@
 A back-off (`PodState.backoff`) holds a container or a step until a time. Signals end it sooner: an operator, or the
 agent when a missing object appears, ends every back-off of one restart (:func:`end_all`), and the node's queue ends
 those that are due (:func:`end_due`). The next step of that container, or of that name, uses the signals up
-(:func:`use_up`). If it leads to a restart, it counts the exit before (:func:`is_counted`).
+(:func:`use_up`). A step that leads to a restart counts the exit before that restart (:func:`is_counted`).
 
 Only these functions change `PodState.released`, `over` and `cleared`.
 """

@@ -1,7 +1,7 @@
 """Signals to a pod that wait to be absorbed: in the order in which they came, without repeats.
 
 A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. If consecutive
-signals have the same content, only the last is kept. The rest is absorbed in parts
+signals have the same content, only the last is kept. The signals that are kept are absorbed in parts
 (:meth:`workflows.entity.Entity.take_in`): while no worker runs, up to 10,000 signals may arrive, the server's limit for
 one run.
 """

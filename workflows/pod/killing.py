@@ -155,8 +155,8 @@ def _main_or_init(pod: Pod, name: str) -> Container | None:
 def remember_kills(state: PodState, step: Step, now: datetime) -> None:
     """Remember what the step kills and why, to distinguish its exits from crashes, and record `Killing`.
 
-    That event is recorded when a kill begins, before preStop and grace, which may take hours
-    (kuberuntime_container.go, v1.36, killContainer). If only the step finds a container, the step returns the event.
+    That event is recorded when a kill begins, before preStop and grace, which may take hours (kuberuntime_container.go,
+    v1.36, killContainer). If the step finds a further container, its result has the event for that one.
     """
     match step.input:
         case KillPod(targets=targets, final=final):

@@ -72,7 +72,8 @@ def _record_starts_and_exits(state: PodState, listing: ObservedPod, now: datetim
         exit_ = _settled(ended.recorded(at, cause=kill.why, killed_by=kill.cause))
         state.record_exit(exit_)
         if known is not None or not _is_in_history(state, exit_):
-            # The containers of an adopted pod may have ended long ago, and the earlier workflow may have reported it.
+            # The containers of an adopted pod may have ended long ago, and the earlier workflow may have reported their
+            # ends.
             _record_exit(state, exit_, at if state.adopting else now)
         state.forget_stuck_kills()
 
@@ -161,7 +162,7 @@ def _forget_what_went(state: PodState) -> None:
 
 
 def record_stopped(state: PodState, stopped: tuple[Exit, ...], listing: ObservedPod, now: datetime) -> None:
-    """Record in the history how containers ended that are removed already. No decision depends on these ends.
+    """Record the ends of containers that are removed already, in the history. No decision depends on these ends.
 
     A listing may have shown such an end before the removal, or may come late and show it after this call. `listing` was
     made after the removal.
@@ -189,7 +190,7 @@ def _note_exit(state: PodState, exit_: Exit, now: datetime) -> None:
 
 
 def _record_exit(state: PodState, exit_: Exit, now: datetime) -> None:
-    """Record which container ended, how, and why if we ended it, in the history and as an event, unlike the kubelet."""
+    """Record an exit in the history and as an event, with the reason if we caused it. The kubelet records neither."""
     _note_exit(state, exit_, now)
     kind: EventType = "Normal" if exit_.exit_code == 0 or (exit_.cause and not exit_.is_settled) else "Warning"
     why = f": {exit_.why}" if exit_.why else ""

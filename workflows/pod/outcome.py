@@ -86,7 +86,7 @@ def _look(state: PodState, step: Step, result: StepResult, started: datetime, no
     # The step's own events come before their consequences: a start before the exit, and a kill before the exit.
     said = {each.container for each in state.events if each.reason == "Killing" and each.last and each.last >= started}
     for event in result.events:
-        if event.reason != "Killing" or event.container not in said:  # kills in `said` got theirs when they began
+        if event.reason != "Killing" or event.container not in said:  # recorded when the kill began
             state.event(now, event.type, event.reason, event.message, event.container)
     if result.ended_before:
         observing.forget_needless_kill(state, step)
@@ -122,7 +122,7 @@ def _still_behind(state: PodState, given: Pod) -> bool:
 
 
 def _done(state: PodState, step: Step, result: StepResult, now: datetime) -> None:
-    """Remember what a successful step changes for the next decision, beside the view, which has its listing already."""
+    """Remember the effects of a successful step on the next decision; the view has the step's listing already."""
     match step.input:
         case StartContainer():
             state.waiting = _without(state.waiting, step.container)

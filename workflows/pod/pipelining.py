@@ -84,7 +84,7 @@ class Pipeline:
     async def go_on(self, ahead: StartAhead, decision: Decision) -> None:
         """Continue with the start ahead, if it is the step decided now; else only wait for its end.
 
-        If another step was decided, the start has mostly not called the runtime yet, and returns NOT_BEGUN. A start
+        If another step was decided, the start has usually not called the runtime yet, and returns NOT_BEGUN. A start
         that has called the runtime was the right step when the first step ended.
         """
         if decision.step is not None and ahead.is_due(decision.step):
@@ -98,7 +98,7 @@ class Pipeline:
         return (self.ahead.step.input,) if self.ahead is not None else ()
 
     async def _perform(self, step: Step) -> None:
-        """Run one step to its end and fold its outcome in; never raises for what the step does.
+        """Run one step to its end and fold its outcome in; never raises if the step fails.
 
         If the step is the start ahead, its activity goes on. If it is certain which start comes next, that start begins
         ahead.

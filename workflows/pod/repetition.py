@@ -1,8 +1,8 @@
 """Finds steps that are done again and again and change nothing, and gives them a back-off as for failures.
 
-The node and the workflow then disagree: a runtime lists a container that it calls gone when it is to be removed, or the
-node counts a kill as done that the workflow still wants. A step that has failed waits, but one that is done would be
-taken again at once, dozens of times a second.
+The node and the workflow then disagree: a runtime lists a container but answers its removal as if it were gone, or the
+node counts a kill as done that the workflow still wants. A failed step waits, but a successful one would be taken again
+at once, dozens of times a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from workflows.pod.decision import Step
 from workflows.pod.state import PodState, Repetition
 
 REPEATED: Final = frozenset({StepName.KILL_POD, StepName.KILL_CONTAINER, StepName.REMOVE_CONTAINER})
-"""The steps whose effect the next listing shows, or the end of the workflow."""
+"""The steps whose effect shows in the next listing, or in the end of the workflow."""
 AT_ONCE: Final = 5
 """How many times in a row such a step is repeated at once. The kubelet waits before each repetition (pod_workers.go,
 v1.36, completeWork)."""
@@ -29,8 +29,8 @@ NO_EFFECT: Final = "NoEffect"
 def settle(state: PodState, step: Step, now: datetime, *, done: bool) -> None:
     """Forget the back-off of a step that has not failed; record a failure if it was done too often without a change.
 
-    Call this once the step's listing is in the view, and before the step's other effects. A step that is not `done` has
-    let go, and does not count.
+    Call this once the step's listing is in the view, and before the step's other effects. A step that is not `done` was
+    given up, and does not count.
     """
     state.repeated = _counted(state, step) if done else Repetition()
     if state.repeated.times <= AT_ONCE:

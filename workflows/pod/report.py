@@ -1,4 +1,4 @@
-"""What a pod's workflow shows: its status, its events, answers to queries."""
+"""How a pod's workflow presents itself: its status, its events, and its answers to queries."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _computed(
 
 
 def _overdue(state: PodState) -> WaitingReason | None:
-    """Return why a kill takes too long; the first such kill, if there are more."""
+    """Return why a kill takes too long; if several do, the reason of the first."""
     stuck = (entry for entry in state.backoff.entries.values() if entry.reason in STUCK_FAULTS)
     entry = next(stuck, None)
     return WaitingReason(reason=entry.reason, message=entry.message) if entry is not None else None

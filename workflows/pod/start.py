@@ -67,9 +67,9 @@ def initial_state(
 ) -> tuple[PodState, str]:
     """Return the state that a run begins with, and "" or the sentence that says why it cannot begin.
 
-    `start` is ``{"pod": <v1 Pod>}``, which a person may have typed, so it is checked strictly; or what
-    :func:`next_input` has returned. A pod without a UID gets one from `uuid4`, and so does its incarnation.
-    `decisions` is the version of the run's decisions.
+    `start` is ``{"pod": <v1 Pod>}``, which a person may have typed, so it is checked strictly; or the result of
+    :func:`next_input`. A pod without a UID gets one from `uuid4`, and so does its incarnation. `decisions` is the
+    version of the run's decisions.
 
     ``"adopt": {"incarnation": "…"}`` beside the pod means that the pod runs already: it keeps its UID and its
     incarnation. The run's `memo` may say how the pod's previous workflow has ended.
@@ -254,11 +254,12 @@ def snapshot(state: PodState) -> dict[str, Any]:
 
 
 LARGEST: Final = 1536 * 1024
-"""Bytes of a snapshot as JSON: the server takes 2 MiB in one payload, and encryption adds to it."""
+"""How many bytes of JSON a snapshot may have: the server takes 2 MiB in one payload, and encryption adds to it."""
 _MANY_TEXTS: Final = 32 * 1024
-"""A snapshot is measured only if its records have more characters; fewer take at most 384 KiB as JSON."""
+"""A snapshot is measured only if its records have more characters than this; fewer take at most 384 KiB as JSON."""
 _RECORDS_LEFT: Final = (50, 10, 0)
-"""How many events, and lines of history, a snapshot keeps that would not fit otherwise; the first number that fits."""
+"""How many events and lines of history a snapshot keeps if it would be too large: the first number with which it fits.
+"""
 
 
 def next_input(state: PodState) -> dict[str, Any]:

@@ -36,9 +36,9 @@ EVENTS_KEPT = 100
 HISTORY_KEPT = 200
 RESTARTS_KEPT = 100
 FAILED_HOOKS_KEPT = 10
-"""How many records the snapshot keeps of each kind. It is written again with every continue-as-new."""
+"""How many records of each kind the snapshot keeps. Every continue-as-new writes the whole snapshot again."""
 _ONE_TASK = timedelta(milliseconds=1)
-"""The times of the events of one workflow task differ by less, those of two tasks by more."""
+"""The times of two events differ by less than this within a workflow task, and by more between two tasks."""
 
 
 class Deletion(BaseModel):
@@ -114,7 +114,7 @@ class Kill(BaseModel):
     at: datetime | None = None
     """When the kill was decided; None if its cause is `LOST_FOR_GOOD`, which explains the exit at any time."""
     again: bool = False
-    """An earlier step was already to kill the container, and may have ended it."""
+    """An earlier step also had to kill the container, and may have ended it."""
 
 
 class Repetition(BaseModel):
@@ -155,7 +155,7 @@ class PodState(BaseModel):
     fence: int = 0
     """Grows with each step of the incarnation, across continue-as-new too."""
     sandbox_floor: int = 0
-    """The lowest sandbox attempt not yet spent."""
+    """The lowest sandbox attempt that is not used yet."""
     stopped_sandboxes: tuple[str, ...] = ()
     """Sandboxes in the view that a kill has stopped."""
     restarts: dict[str, int] = {}
@@ -325,8 +325,8 @@ class PodState(BaseModel):
     def next_restart(self, container: str) -> int:
         """Return the number of a container's next instance: one above every recorded or listed instance.
 
-        An instance that was created but never ran does not count. If another incarnation made it, it counts, since the
-        runtime has reserved its name.
+        An instance that was created but never ran does not count. It counts only if another incarnation made it, since
+        the runtime has reserved its name.
 
         Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet reads the runtime and the log
         directory, and counts an instance that never started.

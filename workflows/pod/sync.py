@@ -20,7 +20,7 @@ from workflows.rejections import Rejected
 
 
 def catch_up(state: PodState, now: datetime, holds: Sequence[Hold], *, under_way: Sequence[StepInput] = ()) -> None:
-    """Update the state by what has been absorbed and by the current time, before anything is decided.
+    """Bring the state up to the current time and to everything absorbed, before anything is decided.
 
     `holds` are those of the last decision, and `under_way` the steps that have not ended.
     """
@@ -36,7 +36,7 @@ def catch_up(state: PodState, now: datetime, holds: Sequence[Hold], *, under_way
 def plan(
     state: PodState, candidate: Any, now: datetime, *, update: str = "apply", pulling: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return what would be done at `now`, or after `update` with `candidate`; changes nothing.
+    """Return the steps and holds at `now`, or after `update` with `candidate`; changes nothing.
 
     A resize is planned as if the node had room for it, which only the node knows. `pulling` names the containers whose
     images are being pulled.
@@ -69,7 +69,7 @@ def plan(
 
 
 def _change(trial: PodState, candidate: Any, update: str, now: datetime) -> str:
-    """Change the state by an update, and return what has changed (`Change`). Raises Rejected and ValueError."""
+    """Change the state by an update, and return the `Change`. Raises Rejected and ValueError."""
     if update != "resize":
         desired.require_source(trial, candidate, now)
         return AppliedPod.model_validate(desired.apply(trial, candidate, now)).change.value

@@ -1,4 +1,4 @@
-"""What the Temporal UI shows of a pod: summaries of steps and timers, and the page of its current details.
+"""A pod's texts in the Temporal UI: summaries of steps and timers, and the page of its current details.
 
 A row of the UI has at most :data:`LONGEST_SUMMARY` characters; a step's row has the step's name before the summary. No
 row contains a hook's output.
@@ -55,7 +55,7 @@ def _how_ended(target: KillTarget) -> str:
 
 
 def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | None) -> str:
-    """Say what the timer waits for: `web exited 3 after 1s; restart 8 in 5m`. None = the pod's active deadline."""
+    """Say what the timer waits for: `web exited 3 after 1s; restart 8 in 5m`. No `deadline` = the pod's active one."""
     if deadline is None:
         return "active deadline of the pod"
     due = next(hold for hold in holds if hold.until == deadline)

@@ -1,4 +1,4 @@
-"""What a pod's run hands to its worker outside the history: its published state, back-offs, metrics and spans.
+"""The data that a pod's run hands to its worker outside the history: its published state, back-offs, metrics and spans.
 
 A call to a function that the worker does not have (`syncpod.messages.worker_functions`) does nothing.
 

@@ -138,7 +138,7 @@ class PodWorkflow:
                 await self.wait(decision)
 
     def catch_up(self) -> None:
-        """Update the state by what has been absorbed and by the current time, before anything is decided."""
+        """Bring the state up to the current time and to everything absorbed, before anything is decided."""
         sync.catch_up(self.state, workflow.now(), self.display.holds, under_way=self.pipeline.inputs_ahead)
 
     def decide(self) -> Decision:
@@ -169,7 +169,7 @@ class PodWorkflow:
     async def continue_as_new(self) -> None:
         """Continue as new, unless something comes in meanwhile."""
         if await self.entity.is_still_quiet_in_the_next_task():
-            # Replay: nothing is awaited between that check and this, or a signal could be lost.
+            # Replay: nothing is awaited between the check above and this call, or a signal could be lost.
             self.worker_hooks.rested(self.state)
             workflow.continue_as_new(start.next_input(self.state))
 

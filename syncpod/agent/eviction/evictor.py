@@ -73,7 +73,7 @@ class WaitForCleanup(Protocol):
     """
 
     async def __call__(self, uid: str, *, seconds: float) -> bool:
-        """Wait until the pod has ended and its files are removed, at most `seconds`; say whether both is done."""
+        """Wait until the pod has ended and its files are removed, at most `seconds`; return whether both happened."""
 
 
 class Observations(Protocol):

@@ -1,6 +1,6 @@
 """The node's own endpoint, at which the fleet's commands reach the node directly.
 
-It runs the same commands as the node's polls of the fleet's server do, but streams their input and output.
+The endpoint runs the same commands as the node's polls of the fleet's server do, but streams their input and output.
 
 The node listens only if its settings name an address. Mutual TLS 1.3: the node presents its invitation's certificate,
 and accepts only clients with a commander's certificate. The fleet's authority issues that certificate for some minutes.

@@ -277,7 +277,7 @@ class FleetMembership:
                 raise
 
     def _must_not_run(self, intent: Intent) -> dict[str, str]:
-        """Return by key why pods must not run now: the fleet may have replaced them while the node had no contact.
+        """Return why pods must not run now, by key: the fleet may have replaced them while the node had no contact.
 
         This includes pods of a list that arrives only after the gap.
         """
@@ -301,7 +301,7 @@ class FleetMembership:
         return {key for key in keys if pod_workflow_id(*key.split("/", 1)) not in there}
 
     async def _tell_list(self, intent: Intent) -> dict[str, str]:
-        """Send the list to the node's workflow. Return by key why pods are invalid, on whichever node."""
+        """Send the list to the node's workflow. Return why pods are invalid on any node, by key."""
         refused: dict[str, str] = {}
         pods = []
         for document in intent.pods:

@@ -59,7 +59,7 @@ class FleetObjects:
         return hashlib.sha256(public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()[:16]
 
     def keep(self, objects: Sequence[SealedObject]) -> dict[str, str]:
-        """Make the store hold exactly these objects of the fleet. Return by key why an object cannot be kept.
+        """Make the store hold exactly these objects of the fleet. Return why objects cannot be kept, by key.
 
         The node's own objects stay as they are. Blocks. Raises OSError.
         """

@@ -1,9 +1,9 @@
 """Container garbage collection: removes dead containers with their logs, and old sandboxes.
 
-The newest of each is kept.
+The newest container of each name is kept, and so is the newest sandbox.
 
 All pods are checked once a minute. A pod whose container has just died is checked `SETTLE_SECONDS` later: by then the
-restart has mostly removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The
+restart has usually removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The
 removals run between the pod's steps (`activities.between.collection` explains why they race with no step).
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
@@ -42,7 +42,7 @@ from syncpod.translation.paths import pod_directory
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 3.0
-"""Seconds from an exit until the pod is checked: mostly the container restarts at once, which removes the dead one."""
+"""Seconds from an exit until the pod is checked: usually the container restarts at once, which removes the dead one."""
 NEVER_STARTED_SECONDS: Final = 300.0
 """Seconds in state created after which a container counts as never started. A step that creates and starts it makes two
 calls of at most two minutes each."""
@@ -155,7 +155,7 @@ class ContainerGc:
         )
 
     async def wait_for_cleanup(self, uid: str, *, seconds: float) -> bool:
-        """Wait until an evicted pod has ended, and remove its volumes; say whether both is done within `seconds`.
+        """Wait until an evicted pod has ended, and remove its volumes; say whether both happened within `seconds`.
 
         Returns True as soon as the whole pod is gone. Mirrors eviction_manager.go, v1.36, waitForPodsCleanup.
         """

@@ -43,7 +43,7 @@ class NodeReports:
     """The node's report, for the agent's other parts."""
 
     now: Callable[[], NodeReport]
-    """Returns it as it is now, also while the disk is full and it cannot be written."""
+    """Returns the current report, even while the disk is full and the report cannot be written."""
     refresh: Callable[[], Awaitable[None]]
     """Looks for orphans, and writes the report."""
 

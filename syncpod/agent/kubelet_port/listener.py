@@ -105,7 +105,7 @@ class Listener:
             await self._server.shutdown(_GRACE_SECONDS)
 
     def trust(self, request: web.BaseRequest) -> None:
-        """Count the client of an authorized request no longer as a stranger."""
+        """No longer count the client of an authorized request as a stranger."""
         address = self._handlers.get(request.protocol)
         if address:
             self._handlers[request.protocol] = ""

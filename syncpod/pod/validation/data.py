@@ -26,7 +26,7 @@ _BASIC_AUTH_KEYS = ("username", "password")
 
 
 def validate_config_map(config_map: ConfigMap) -> tuple[Problem, ...]:
-    """Return what the API server would refuse in a ConfigMap (apis/core/validation.go, v1.36, ValidateConfigMap)."""
+    """Return the API server's objections to a ConfigMap (apis/core/validation.go, v1.36, ValidateConfigMap)."""
     decoded, encoding = _decoded(config_map.binary_data, "binaryData")
     return tuple(
         (
@@ -45,7 +45,7 @@ def validate_config_map(config_map: ConfigMap) -> tuple[Problem, ...]:
 
 
 def validate_secret(secret: Secret) -> tuple[Problem, ...]:
-    """Return what the API server would refuse in a Secret; no message shows a value.
+    """Return the mistakes that the API server would refuse in a Secret; no message shows a value.
 
     The check applies to the result, with ``stringData`` merged over ``data`` (apis/core/validation.go, v1.36,
     ValidateSecret).

@@ -25,7 +25,7 @@ _LONGEST_SEARCHES = 2048
 
 
 def validate_pod(pod: Pod) -> tuple[Problem, ...]:
-    """Return what is wrong with a pod that has its defaults, in the order of the document."""
+    """Return the problems of a pod that has its defaults, in the order of the document."""
     return tuple(
         (
             *check_metadata(pod.metadata, "metadata"),
@@ -36,7 +36,7 @@ def validate_pod(pod: Pod) -> tuple[Problem, ...]:
 
 
 def validate_ephemeral_container(pod: Pod, container: EphemeralContainer) -> tuple[Problem, ...]:
-    """Return what is wrong with an ephemeral container for this pod; paths start at the container."""
+    """Return the problems of an ephemeral container for this pod; paths start at the container."""
     spec = pod.spec
     targets = frozenset(one.name for one in (*spec.containers, *spec.init_containers))
     taken = targets | {one.name for one in spec.ephemeral_containers}

@@ -1,4 +1,4 @@
-"""The syntax of names: each check returns what is wrong in a few words, or an empty text."""
+"""The syntax of names: each check returns the mistake in a few words, or an empty text."""
 
 import re
 from ipaddress import IPv6Address, ip_address
