@@ -58,7 +58,7 @@ class Neighbors:
         return ""
 
     def score(self, node: NodeOffer) -> int:
-        """Return the sum of the weights of the preferences that a node meets, counted once for each nearby pod."""
+        """Return the sum of the weights of the preferences that a node meets; each nearby pod counts them once more."""
         return sum(
             weight * counts.get(domain, 0)
             for weight, term, counts in self._wishes
@@ -68,8 +68,8 @@ class Neighbors:
     def _is_near(self, node: NodeOffer) -> bool:
         """Say whether a node meets all required terms of the pod's affinity.
 
-        The first pod of a group that must be together has no pod to be near yet. It may go to any node that has the
-        topology's labels.
+        The first pod of a group with affinity to each other has no pod to be near yet. It may go to any node that has
+        the topology's labels.
         """
         domains = [_domain(term, node) for term in self._near]
         if not self._near_to and self._could_be_first:
@@ -103,7 +103,7 @@ def can_affect(there: PodThere, pod: Pod, namespace: str) -> bool:
 
 
 def _resolved(terms: Iterable[PodAffinityTerm], pod: Pod, namespace: str) -> tuple[PodAffinityTerm, ...]:
-    """Return terms that can be read without their pod: its namespace and its labels are filled in."""
+    """Return the terms with the pod's namespace and labels filled in, so that they can be read without the pod."""
     return tuple(
         term.model_copy(
             update={
@@ -142,7 +142,7 @@ def _domains(terms: Sequence[PodAffinityTerm], nodes: Sequence[NodeOffer], *, to
 
 
 def _counts(term: PodAffinityTerm, nodes: Sequence[NodeOffer]) -> Mapping[Domain, int]:
-    """Return for each domain the number of pods that a term applies to."""
+    """Return the number of pods that a term applies to, for each domain."""
     counts: dict[Domain, int] = {}
     for node in nodes:
         if (domain := _domain(term, node)) is not None:

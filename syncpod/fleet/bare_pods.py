@@ -74,7 +74,7 @@ class BarePods(WorkloadKind[Pod]):
     def decide(self, workload: Pod, at: Situation, now: datetime) -> WorkloadDecision:
         template, numbers = self.template(workload), self.free_numbers(at)
         decided = decide_bare(self.lost_rule(workload), grace_of(template), at.members, at.rollout, now, numbers)
-        # A copy's revision is that of the whole document: its node may be sent another document later.
+        # A copy has the revision of the whole document: its node may be sent another document later.
         create = (replace(each, revision=revision_of(template)) for each in decided.create)
         return replace(decided, create=tuple(create))
 
@@ -96,7 +96,7 @@ def decide_bare(
     now: datetime,
     numbers: Iterator[int],
 ) -> WorkloadDecision:
-    """Decide what is next for a pod. `members` are its copies: at most one, and more after a node was lost.
+    """Decide what is next for a pod. `members` are its copies: at most one, unless a node was lost.
 
     `grace` is the pod's grace period, and `numbers` are those of new copies. If there are two copies, one is removed,
     as `syncpod.fleet.presence.choose_copy` decides. A copy that has ended counts as available, so none is made in its

@@ -3,8 +3,8 @@
 Mirrors pkg/controller/daemon, v1.36 (daemon_controller.go, update.go). Differences:
 
 - A new template's first failing pod ends its rollout, and the last good template is rolled out again.
-- While the last survey lacks a node, nothing is complete or becomes good. The node counts on, and its pod stays as it
-  is. The other nodes' pods are replaced within bounds that include that node.
+- While the last survey lacks a node, no rollout is complete, and no template becomes good. The node still counts, also
+  for the bounds within which other nodes' pods are replaced. Its own pod stays as it is.
 - Nodes that cannot be reached count neither for the rollout's bounds nor for its end. The rollout goes on without them,
   and reaches them when they are back.
 - A cordoned node gets no new pod. Its present pod stays, with that pod's template.
@@ -75,8 +75,8 @@ class Standing:
 
 
 _UNSEEN: Final = Standing(False, True, is_present=False, is_tolerated=False)
-"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay: a removal of
-the node would be signalled to the pods' owners."""
+"""A node that a survey has missed: it is joining, or its workflow was beginning a new run. Its pods stay. If the node
+had been removed, the pods' owners would have a signal about it."""
 
 
 def with_daemon_tolerations(pod: Pod) -> Pod:
@@ -118,9 +118,9 @@ def decide_daemons(
 ) -> WorkloadDecision:
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
-    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` has the nodes that
-    a survey has found. A pod on any other node stays. `numbers` are those of new pods. `unread` are nodes that the last
-    survey could not read; `nodes` has what an earlier survey found of them, if there was one.
+    A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` has the nodes that a
+    survey has found. A pod on any other node stays. `numbers` are those of new pods. `unread` are nodes that the last
+    survey could not read; `nodes` has the finding of an earlier survey about them, if there was one.
     """
     return _DaemonSetDecider(spec, nodes, members, state, now, numbers, unread).decision()
 
@@ -146,13 +146,13 @@ class _DaemonSetDecider:
         self._going: dict[str, str] = {}
         self._present = [name for name, node in self._nodes.items() if node.is_present and node.should_run]
         self._read = [name for name in self._present if name not in self._unread]
-        """Those of `_present` whose pods are made and replaced now."""
+        """The nodes of `_present` whose pods are made and replaced now."""
         self._closed = [
             name
             for name, node in self._nodes.items()
             if node.is_present and not node.should_run and name not in self._unread
         ]
-        """Nodes that take no new pod. A pod that such a node has stays, unless it is outdated and not available."""
+        """Nodes that take no new pod. Their present pods stay, unless they are outdated and not available."""
         self._surge = size_of(spec.max_surge, len(self._present), up=True)
         self._unavailable = size_of(spec.max_unavailable, len(self._present), up=True)
         self._state = with_spec(RolloutSpec(spec.revision, len(self._present)), state, now)
@@ -189,7 +189,7 @@ class _DaemonSetDecider:
         )
 
     def _status_numbers(self, counted: Sequence[Member]) -> Counts:
-        """Return the numbers of the status; Kubernetes counts a lost or cordoned node if the pod tolerates its taints.
+        """Return the numbers of the status. They count a lost or cordoned node too, if the pod tolerates its taints.
 
         Mirrors daemon_controller.go, v1.36, updateDaemonSetStatus. Difference: such a node counts only while it has a
         pod, since it gets no new one.
@@ -200,7 +200,7 @@ class _DaemonSetDecider:
         return replace(self._numbers_of(nodes, there), misscheduled=len(counted) - len(there))
 
     def _numbers_of(self, nodes: Collection[str], there: Sequence[Member]) -> Counts:
-        """Return the numbers of these pods, which belong on these nodes."""
+        """Return the numbers of the pods `there`, which belong on `nodes`."""
         return Counts(
             desired=len(nodes),
             replicas=len(there),

@@ -38,7 +38,7 @@ _OF_NODE: Final = frozenset(
         "UnexpectedAdmissionError",
     }
 )
-"""Statuses of ended pods that are the node's fault, not the template's; so is each status that begins with `OutOf`."""
+"""Statuses of ended pods that are the node's fault, not the template's. A status that begins with `OutOf` is, too."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Member:
     """The revision of its template."""
     created: datetime
     node: str = ""
-    """The name of its node; "" = not placed yet."""
+    """The name of its node; "" = no node has been chosen yet."""
     presence: Presence = "Ready"
     """The presence of its node."""
     unknown_since: datetime | None = None
@@ -66,13 +66,13 @@ class Member:
     leaving: bool = False
     """It has been withdrawn, and its node has not yet reported it gone."""
     replaces: str = ""
-    """The pod on a lost node that it replaces; "" = none."""
+    """The name of the pod on a lost node that this one replaces; "" = none."""
     restarts: int = 0
     deletion_cost: int = 0
     moving: bool = False
     """Its node is being drained, so another pod is to replace it elsewhere."""
     recalled: bool = False
-    """Only its node claims that the fleet placed it there."""
+    """The only evidence that the fleet placed it there is its node's claim."""
     pod: str = ""
     """The pod's name if it differs from `name`; "" = it is `name`."""
     number: int = 0

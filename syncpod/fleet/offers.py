@@ -35,7 +35,7 @@ class PodThere:
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
-    """The workflow id of the workload that it belongs to; "" = none."""
+    """The id of the workflow of the workload that it belongs to; "" = none."""
     leaving: bool = False
     """It is being deleted: it still takes room, but no longer counts for the spread."""
     apart_from: tuple[PodAffinityTerm, ...] = ()
@@ -65,7 +65,7 @@ class NodeOffer:
     """Host ports that its pods use."""
     pods: tuple[PodThere, ...] = ()
     namesakes: tuple[str, ...] = ()
-    """Names of pods of other owners on the node that a new pod of the workload could also get."""
+    """Names of pods on the node that belong to other owners, and that a new pod of the workload could also get."""
     others: int = 0
     """How many pods it has besides `pods`: they do not affect the placement in question."""
 

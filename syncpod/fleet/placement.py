@@ -109,7 +109,7 @@ def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement
 
 
 def pod_there(pod: Pod, owner: str = "") -> PodThere:
-    """Return a placed pod in the form that the placement of other pods uses."""
+    """Return the part of a placed pod that matters for the placement of other pods."""
     namespace = pod.metadata.namespace or "default"
     apart_from = own_anti_affinity(pod, namespace)
     return PodThere(namespace, pod.metadata.name, pod.metadata.labels, owner, apart_from=apart_from)
@@ -121,7 +121,7 @@ def with_pod(node: NodeOffer, pod: Pod, owner: str = "") -> NodeOffer:
 
 
 def without_room_of(node: NodeOffer, pod: Pod) -> NodeOffer:
-    """Return what a node offers less the room that a pod takes. Raises ValueError for an invalid quantity."""
+    """Return the offer of a node, less the room that a pod takes. Raises ValueError for an invalid quantity."""
     taken = Counter(node.taken)
     taken.update(requested_amounts(pod))
     return replace(node, taken=dict(taken), ports=(*node.ports, *host_ports(pod)))

@@ -19,9 +19,10 @@ class PodNames(ABC):
     """The names that the pods of one kind of workload have."""
 
     is_shared: ClassVar[bool]
-    """All pods of the workload have one name, and so are on different nodes. The workload chooses between copies."""
+    """All pods of the workload have one name, so each is on another node. The workload chooses between copies."""
     is_passed_over: ClassVar[bool]
-    """True: a pod whose name is taken on each node that it fits gets the next number. False: it waits for its name."""
+    """If the name of a pod is taken on each node that it fits: True = it gets the next number, False = it waits for its
+    name."""
 
     @abstractmethod
     def name(self, workload: str, number: int) -> str:
@@ -37,8 +38,8 @@ class PodNames(ABC):
     def free_numbers(self, last: int, taken: Collection[int]) -> Iterator[int]:
         """Yield the numbers for the next pods, from the one after `last`, the newest pod's number.
 
-        After the largest number they begin again with the smallest: a stolen node can claim a pod with the largest one,
-        and later names must stay valid.
+        After the largest number, the smallest one follows: a stolen node can claim a pod with the largest number, and
+        later names must stay valid.
         """
         number = last
         while True:

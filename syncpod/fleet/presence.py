@@ -25,8 +25,8 @@ class CopyChoice:
 def written_off_at(member: Member, rule: WhenLost, grace: timedelta) -> datetime | None:
     """Return when a pod on a lost node may be replaced; None if its node is not lost, or its rule is to wait.
 
-    `grace` is the pod's grace period. A node counts the time of `stop-after` from its last contact with the fleet. This
-    contact was before the fleet counted the node as lost. So nothing of the pod runs any more once that time, the grace
+    `grace` is the pod's grace period. A node counts the time of `stop-after` from its last contact with the fleet, and
+    the fleet counts it from the loss, which is later. So nothing of the pod runs any more once that time, the grace
     period and a margin have passed.
     """
     if member.presence != "Unknown" or member.unknown_since is None or rule.action == "wait":

@@ -1,8 +1,8 @@
 """Room on a node: the resources that a pod requests, compared with those that are left.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and least_allocated.go, v1.36. Differences: a resource that
-a node does not name is unlimited, as in :mod:`syncpod.node.fit`; pods without requests count as zero for the score,
-where the scheduler assumes 100m and 200Mi for each.
+a node does not name is unlimited, as in :mod:`syncpod.node.fit`; a pod without requests counts as zero for the score,
+while the scheduler assumes 100m and 200Mi.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def insufficient(wanted: Mapping[str, int], node: NodeOffer) -> Iterator[tuple[s
 
 
 def least_allocated(wanted: Mapping[str, int], node: NodeOffer) -> int:
-    """Return how much of a node would be left: the mean of cpu and memory, 0 to 100; 0 if the node names neither."""
+    """Return the free share of a node with the pod, 0 to 100: the mean of cpu and memory; 0 if it names neither."""
     left = [
         max(0, limit - node.taken.get(name, 0) - wanted.get(name, 0)) * 100 // limit
         for name in _SCORED

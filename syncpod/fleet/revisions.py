@@ -18,7 +18,7 @@ CHANGE_CAUSE: Final = "kubernetes.io/change-cause"
 DEFAULT_LIMIT: Final = 10
 """The default of `revisionHistoryLimit`."""
 BYTES: Final = 128 * 1024
-"""The most bytes of JSON of all earlier templates that are kept: they are part of the workload's state."""
+"""The limit for the JSON of all earlier templates together, in bytes: they are part of the workload's state."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Revision:
 
     number: int
     template: str
-    """The template's own revision, which is a digest."""
+    """The digest of the template."""
     applied: datetime
     cause: str = ""
     """The author's reason for it; "" = none is given."""
@@ -36,13 +36,13 @@ class Revision:
     given_up: str = ""
     """Why its rollout was rolled back; "" if it was not."""
     failed_pod: str = ""
-    """The pod on a node whose failure caused the rollback; "" = there was none."""
+    """The pod whose failure caused the rollback; "" = there was none."""
     failed_on: str = ""
     """The node of that pod."""
 
 
 class NoRevision(LookupError):
-    """There is no such revision. The text says so in one sentence."""
+    """The history has no such revision. The text explains this in one sentence."""
 
 
 def revision_in(labels: Mapping[str, str]) -> str:
@@ -63,7 +63,8 @@ def shortened(
 ) -> tuple[Revision, ...]:
     """Return the history with at most `limit` earlier revisions, of at most BYTES in all.
 
-    `sizes` are those of the templates in bytes. The newest revision stays, and so do those of `needed` templates.
+    `sizes` are the sizes of the templates in bytes. The newest revision stays, and so do the revisions of `needed`
+    templates.
     """
     kept, room = list(history[-1:]), BYTES
     for each in reversed(history[:-1]):
@@ -84,7 +85,7 @@ def became_good(history: tuple[Revision, ...], template: str, now: datetime) -> 
 
 
 def is_under_way(history: tuple[Revision, ...], template: str) -> bool:
-    """Say whether the history has a template without the note that it has been rolled out.
+    """Say whether the history has a template that is not noted as rolled out.
 
     A template that is applied again has a new revision without that note.
     """
@@ -106,7 +107,7 @@ def given_up(
 def chosen(history: tuple[Revision, ...], number: int, template: str = "") -> Revision:
     """Return the revision with this template; if `template` is "", the revision with this number.
 
-    Number 0 means the last good revision: the newest one that was not rolled back, apart from the current one. Raises
+    Number 0 means the last good revision: the newest one before the current that was not rolled back. Raises
     NoRevision.
     """
     if template:

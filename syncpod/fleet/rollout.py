@@ -32,7 +32,7 @@ _LONGEST_HOLD: Final = timedelta(seconds=300)
 
 
 _NOTHING_YET: Final = (0, -(2**31), 0)
-"""Less progress than any rollout has made: new pods, other pods (negative), available new pods."""
+"""A state below that of any rollout: new pods, other pods (negative), available new pods."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +75,14 @@ class RolloutState:
     """The most new pods, the fewest other pods (negative) and the most available new pods so far in this rollout."""
     progressed_at: datetime | None = None
     arrived: bool = False
-    """All pods were available at some time since the deadline began to count; from then on, the deadline does not
-    count."""
+    """All pods have been available once since the deadline began to count. From then on, the deadline does not
+    apply."""
     written_off: tuple[str, ...] = ()
     """Pods on lost nodes that may be replaced."""
     setbacks: int = 0
     """How many decisions have found ended pods since the rollout was last complete."""
     held_until: datetime | None = None
-    """No pod is made before this."""
+    """No pod is made before this time."""
     moving: tuple[str, ...] = ()
     """Pods that were on draining nodes at the last decision."""
     paused: bool = False
@@ -141,8 +141,8 @@ class WorkloadDecision:
     says: str = ""
     """How the rollout stands, in one sentence."""
     stalled: str = ""
-    """The sentence that the rollout has made no progress within its deadline, and what it waits for; "" if it is not
-    stuck."""
+    """A sentence about a rollout that has made no progress within its deadline, with the thing that it waits for; "" if
+    it is not stuck."""
     look_again: datetime | None = None
     """The next time at which the decision can change without a new report; None = never."""
     counts: Counts = Counts()
@@ -162,7 +162,7 @@ def decide(
 
 
 def health_gate(new: Iterable[Member]) -> Member | None:
-    """Return the first failing pod of a new template, whose rollout this failure ends; None if none fails."""
+    """Return the first failing pod of a new template, which ends the template's rollout; None if none fails."""
     return next((member for member in new if health(member) == "failing"), None)
 
 
@@ -181,10 +181,10 @@ def _what_keeps(member: Member) -> str:
 
 
 def with_spec(spec: RolloutSpec, state: RolloutState, now: datetime) -> RolloutState:
-    """Return the state with the spec recorded: if it has a new template, that becomes the target.
+    """Return the state with the spec recorded. A new template becomes the target.
 
-    The progress deadline counts anew from a new template, another number of pods, and the end of a pause. It counts
-    until all pods are available: later changes of the pods are no lack of progress (DeploymentTimedOut).
+    A new template, another number of pods or the end of a pause restarts the progress deadline. It applies until all
+    pods are available: later changes of the pods are no lack of progress (DeploymentTimedOut).
     """
     if spec.paused:
         return replace(state, replicas=spec.replicas, progressed_at=now, paused=True)
@@ -267,11 +267,11 @@ class _DeploymentDecider:
         return [member for member in self._counted() if member.revision == self._state.target and not member.moving]
 
     def _is_held_back(self) -> bool:
-        """Say whether there is a newer template than the target, which a pause holds back."""
+        """Say whether a pause holds back a newer template than the target."""
         return self._spec.paused and self._spec.revision != self._state.asked
 
     def _of_spec(self, members: Iterable[Member]) -> int:
-        """Return how many pods have the newest template. As in a cluster, they count as up to date even in a pause."""
+        """Return how many pods have the newest template. They count as up to date even in a pause, as in a cluster."""
         return sum(member.revision == self._spec.revision and not member.moving for member in members)
 
     def _old(self) -> list[Member]:
@@ -295,7 +295,7 @@ class _DeploymentDecider:
         return member.name in self._off or (moment is not None and moment <= self._now)
 
     def _take_back(self) -> None:
-        """Count pods again whose nodes are back, and remove one of each pair of copies."""
+        """Count the pods of returned nodes again, and remove one of each pair of copies."""
         for member in self._present():
             if member.name not in self._off or member.presence == "Unknown" or member.ended:
                 continue
@@ -313,7 +313,7 @@ class _DeploymentDecider:
         return name in available and len(available) <= self._spec.replicas - self._spec.max_unavailable
 
     def _successor(self, name: str) -> Member | None:
-        """Return the pod that replaces a lost pod now; if its replacement was lost too, the replacement's successor."""
+        """Return the pod that now replaces a lost pod; if its replacement was lost too, the replacement's successor."""
         counted = {member.name for member in self._counted()}
         for member in self._present():
             if member.replaces == name and member.name != name:
@@ -358,7 +358,7 @@ class _DeploymentDecider:
             self._state = replace(state, arrived=False, setbacks=0, held_until=None)
 
     def _stalled(self, what_now: str) -> str:
-        """Return a sentence if the progress deadline has passed, with what the rollout waits for; "" if it has not."""
+        """Return a sentence with the thing that the rollout waits for, if its progress deadline has passed; else ""."""
         since, limit = self._state.progressed_at, self._spec.deadline
         if since is None or limit is None or self._state.arrived or self._is_complete():
             return ""
@@ -450,7 +450,7 @@ class _DeploymentDecider:
             return 0
         if self._to_be_awaited():
             return 0
-        # In a pause, pods are made of the last good template.
+        # A paused rollout makes pods of the last good template.
         is_new = bool(state.good) and state.target != state.good and not self._spec.paused
         in_trouble = is_new and any(health(member) != "fine" for member in self._new())
         return 0 if in_trouble else max(0, number)

@@ -1,8 +1,8 @@
 """The spread of pods over zones, machines or any other label of nodes.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread, v1.36, with its default constraints: pods of a workload
-without constraints of its own are spread over machines and zones as well as possible. Difference: for these defaults,
-the pods that count are those of the workload by the fleet's record, not by Services and their selectors. As in a
+without constraints of its own are spread over machines and zones as well as possible. Difference: these defaults count
+the pods that the fleet has recorded for the workload; a cluster finds them by Services and their selectors. As in a
 cluster, pods of an earlier template do not count: they end in the rollout, and the spread of the new pods must not
 depend on them.
 """
@@ -85,7 +85,7 @@ class Spread:
         return [0 if crowd is None else 100 if most == 0 else 100 * (most + least - crowd) // most for crowd in crowds]
 
     def _crowd(self, node: NodeOffer, nodes: Sequence[NodeOffer]) -> int | None:
-        """Return how many pods a node's domains have, weighted by topology; None if the node lacks a required label."""
+        """Return how many pods are in a node's domains, weighted by topology; None if it lacks a required label."""
         keys = [each.rule.topology_key for each in self._soft]
         if self._needs_every_label and any(key not in node.labels for key in keys):
             return None
@@ -126,7 +126,7 @@ def _counted_of_owner(pod: Pod, owner: str, nodes: Sequence[NodeOffer]) -> list[
 
 
 def _counts(key: str, nodes: Iterable[NodeOffer], is_meant: Callable[[PodThere], bool]) -> Mapping[str, int]:
-    """Return the number of pods in each domain of the nodes, including domains without any."""
+    """Return the number of pods in each domain of the nodes, also in empty ones."""
     counts: dict[str, int] = {}
     for node in nodes:
         if (value := node.labels.get(key)) is not None:

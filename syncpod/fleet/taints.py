@@ -29,7 +29,7 @@ _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
 
 
 class TaintsInvalid(ValueError):
-    """Taints are written wrongly; the text says which one, and what a right one looks like."""
+    """Taints are written wrongly. The text names the wrong one, and shows a right one."""
 
 
 def parse_taints(text: str) -> tuple[Taint, ...]:

@@ -6,9 +6,9 @@
     syncpod.dev/when-lost: replace-after=5m      another pod replaces it; when the node is back, one of them is removed
     syncpod.dev/when-lost: stop-after=5m         the node itself stops the pod, and then another one replaces it
 
-Times are Go durations. The fleet counts them from the time at which the node became Unknown, and the node counts
-`stop-after` from its last contact with the fleet, which is earlier. Under `wait` and `replace-after` the pod itself
-runs on. Only `stop-after` keeps two copies from ever running at once.
+Times are Go durations. The fleet counts them from the moment when the node became Unknown. The node counts `stop-after`
+from its last contact with the fleet, which is earlier. Under `wait` and `replace-after` the pod itself runs on. Only
+`stop-after` keeps two copies from ever running at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One kind of workload as an object: it reads documents, makes pods and decides.
 
-All kinds with a template share the reading of documents and the making of pods (:class:`TemplatedKind`). The module of
-a kind, such as `syncpod.fleet.deployments`, has the rest; `syncpod.fleet.workloads` has the table of all kinds.
+:class:`TemplatedKind` reads the documents and makes the pods of all kinds with a template. The module of a kind, such
+as `syncpod.fleet.deployments`, has the rest; `syncpod.fleet.workloads` has the table of all kinds.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_MATCHED: Final = "`selector` does not match template `labels`"
 
 @dataclass(frozen=True)
 class Situation:
-    """What a workload's decision depends on besides its document."""
+    """The input of a workload's decision, apart from its document."""
 
     members: Sequence[Member]
     rollout: RolloutState
@@ -53,7 +53,7 @@ class Situation:
     unread: Collection[str] = ()
     """The nodes that the last survey could not read. `nodes` has what an earlier survey of this run found of them."""
     counts: Counts = field(default_factory=Counts)
-    """The numbers of the last decision, also of an earlier run."""
+    """The numbers of the last decision, even if an earlier run made it."""
     is_placed: bool = False
     """Whether a node has been chosen for one of its pods."""
 
@@ -89,7 +89,7 @@ class WorkloadKind(ABC, Generic[Document]):
 
     @abstractmethod
     def desired(self, workload: Document, decided: int | None) -> int:
-        """Return how many pods the workload shall have; `decided` is its last decision's count, None = none yet."""
+        """Return how many pods the workload shall have. `decided` is its last decision's count; None = none yet."""
 
     def free_numbers(self, at: Situation) -> Iterator[int]:
         """Yield the numbers that the next pods may have (:meth:`PodNames.free_numbers`)."""
@@ -101,7 +101,7 @@ class WorkloadKind(ABC, Generic[Document]):
         return when_lost(annotations if WHEN_LOST in annotations else self.template(workload).metadata.annotations)
 
     def replaced_at(self, workload: Document, member: Member) -> datetime | None:
-        """Return when a pod on a lost node may be replaced elsewhere; None = its node is not lost, or never."""
+        """Return when a pod on a lost node may be replaced elsewhere; None if never, or if its node is not lost."""
         return written_off_at(member, self.lost_rule(workload), grace_of(self.template(workload)))
 
 

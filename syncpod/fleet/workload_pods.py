@@ -11,7 +11,7 @@ from syncpod.fleet.workload_traits import KINDS
 from syncpod.pod import canonical_json
 
 MOST_REPLICAS: Final = 2_000
-"""The most replicas. Twice as many pods fit into the workload's snapshot, so all can be replaced at once."""
+"""The most replicas. The workload's snapshot has room for twice as many pods, so all can be replaced at once."""
 _DIGITS: Final = 10
 
 
@@ -21,13 +21,13 @@ def workload_id(kind: str, namespace: str, name: str) -> str:
 
 
 def workload_in(owner: str) -> tuple[str, str, str]:
-    """Return the kind, the namespace and the name in the id of a workload's workflow; each is "" in any other id."""
+    """Return the kind, the namespace and the name in the id of a workload's workflow; three "" for any other id."""
     kind, namespace, name = owner.removeprefix("workload/").split("/", 2) if owner.count("/") == 3 else ("", "", "")
     return (kind, namespace, name) if workload_id(kind, namespace, name) == owner else ("", "", "")
 
 
 def owner_of(workload: WorkloadDocument) -> str:
-    """Return the id of the workflow that a workload's pods belong to."""
+    """Return the id of the workload's workflow, which is the owner of its pods."""
     return workload_id(workload.kind, workload.metadata.namespace or "default", workload.metadata.name)
 
 

@@ -24,9 +24,9 @@ class Traits:
     group: str = ""
     """Its API group; "" = the core's."""
     revision_label: str = ""
-    """The label of its pods that has the revision of their template; "" = it has no template, and is its own pod."""
+    """The label of its pods that has the revision of their template; "" = it has no template, but is the pod itself."""
     is_per_node: bool = False
-    """It has one pod on each node that it runs on, and each pod belongs to its node."""
+    """It has one pod on each of its nodes, and each pod belongs to its node."""
     names: PodNames = NUMBERED
     """How its pods are named."""
     lost_rules: tuple[Action, ...] = ("wait", "replace-after", "stop-after")
@@ -51,7 +51,7 @@ class Traits:
         ("readyReplicas", "ready"),
         ("availableReplicas", "available"),
     )
-    """The counts of its status: the API's name of each, and its name in the workload's view."""
+    """The counts of its status: each name in the API, and its name in the workload's view."""
 
     @property
     def resource(self) -> str:
@@ -67,7 +67,7 @@ class Traits:
     def has_template(self) -> bool:
         """Whether its pods are made from a template, and have its revisions.
 
-        Otherwise its document is the pod, and a change of the document changes the existing pods.
+        Without a template, its document is the pod, and a change of the document changes the existing pods.
         """
         return self.revision_label != ""
 
@@ -117,7 +117,7 @@ PAUSABLE: Final = tuple(name for name, each in KINDS.items() if each.is_pausable
 
 
 def is_per_node(kind: str) -> bool:
-    """Say whether a workload of this kind has a pod on each node; False for a name that is no kind of workload."""
+    """Say whether a workload of this kind has a pod on each node; False for the name of no kind."""
     return kind in KINDS and KINDS[kind].is_per_node
 
 
