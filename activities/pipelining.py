@@ -1,8 +1,8 @@
 """Starts ahead: a start of a new pod begins while the step before it still runs, and waits for that step in the worker.
 
-The step before, the first step, makes the sandbox or starts the container before. The start ahead is certain to come
-next (`workflows/pod/pipelining.py` has the workflow's half of the picture). So between the two there is no round trip
-through the server and the workflow, which would take longer than everything else::
+That step is called the first step; it makes the sandbox, or starts the container before this one. The start ahead is
+certain to come next (`workflows/pod/pipelining.py` has the workflow's half of the picture). So between the two there is
+no round trip through the server and the workflow, which would take longer than everything else::
 
     first   begun ──► waits for the runtime ──► reads the pod ──► ended ··· its result may be kept back ···► over
               │               │ mark_waiting         │ mark_finishing │                                    ▲
@@ -67,7 +67,7 @@ async def pipelined(
     A first step passes its result to the start ahead. If that is the pod's last start, the first step's result is also
     kept back from the workflow until the start is over (see `_is_kept_back`). It is returned at once if the step is
     asked to let go, and after HELD_SECONDS at the latest: until then, the pod's status lacks its address, or the end of
-    its init container. If the worker dies meanwhile, the next attempt adopts what was made.
+    its init container. If the worker dies meanwhile, the next attempt adopts the objects.
     """
     if isinstance(request, StartContainer) and request.follows:
         trying = _ahead(attempt, request, trying)
@@ -108,8 +108,8 @@ async def _first(attempt: StepAttempt, pod: Pod, trying: Coroutine[Any, Any, Ste
 def _is_kept_back(ahead: StartContainer | None, pod: Pod, result: StepResult) -> bool:
     """Return whether the first step's result is kept back until the start ahead is over.
 
-    It is if that start is the pod's last one, or will only return NOT_BEGUN. Otherwise the workflow needs the result at
-    once, to begin a further start while this one is under way. `ahead` is None if the start has not begun.
+    It is kept back if that start is the pod's last one, or will only return NOT_BEGUN. Otherwise the workflow needs the
+    result at once, to begin a further start while this one is under way. `ahead` is None if the start has not begun.
     """
     starts = in_order(pod)
     if ahead is None:
@@ -254,9 +254,10 @@ class Preparation(Ahead):
         self._work = asyncio.create_task(self._make())
 
     async def take(self) -> Prepared | None:
-        """Return the preparation: the turn has come, and the start now owns what was made. Raises Interrupted.
+        """Return the preparation: the turn has come, and the start now owns its objects. Raises Interrupted.
 
-        None if an image was missing or the preparation failed: the start then prepares again, and reports the error.
+        Returns None if an image was missing or the preparation failed: the start then prepares again, and reports the
+        error.
         """
         await self._attempt.interruptible(asyncio.wait({self._work}))
         self._is_taken = True
@@ -314,7 +315,7 @@ async def take_ahead(attempt: StepAttempt) -> Prepared | None:
 
 
 async def drop_ahead(attempt: StepAttempt) -> None:
-    """Remove what was made for a start ahead, unless it was taken. Raises CriError, OSError."""
+    """Remove the objects that were made for a start ahead, unless it has taken them. Raises CriError, OSError."""
     ahead, attempt.ahead = attempt.ahead, None
     if ahead is not None:
         await ahead.drop()

@@ -61,7 +61,7 @@ class PodWorkflowSteps:
 
     @activity.defn(name=NodeStepName.DELETE_PODS.value)
     async def delete_pods(self, request: DeletePodWorkflows) -> PodWorkflowResults:
-        """Order several pods' workflows to end them, concurrently, as `delete_pod` does with each.
+        """Order the workflows of several pods to end their pods, concurrently, as `delete_pod` does with each.
 
         One step for many pods spares the server two commits for each of them. An order that fails or takes long does
         not fail the others: its result is None, and the node's workflow then sends it in a step of its own.

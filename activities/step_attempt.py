@@ -137,7 +137,7 @@ class StepAttempt:
 
     @contextlib.contextmanager
     def on_life(self, ref: PodRef) -> Iterator[None]:
-        """Act on the given life of the pod during a block. A request to let go reaches it as before."""
+        """Act on the given life of the pod during a block. A request to let go still reaches the attempt."""
         own, self.ref = self.ref, ref
         try:
             yield
@@ -282,7 +282,7 @@ class StepAttempt:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def restart_clock(self) -> None:
-        """Count `waited_seconds` from now on, because only now is it known that there is work to do."""
+        """Count `waited_seconds` from now on, because the step has found only now that there is work to do."""
         self._began = monotonic()
 
     @property

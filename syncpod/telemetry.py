@@ -284,8 +284,8 @@ def _metric_exporter(request: TelemetryRequest, outage: CollectorOutage) -> Metr
 def _log_each_reason() -> None:
     """Make the gRPC exporters log every failure: their own filter drops a record that resembles the previous one.
 
-    The previous record may be about the other signal, and then this outage would have no cause. `CollectorOutage`
-    limits the lines.
+    The previous record may be about the other signal, and then the log would lack the cause of this outage.
+    `CollectorOutage` limits the lines.
     """
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.grpc.exporter")
     for each in list(logger.filters):

@@ -25,7 +25,7 @@ class PlegPort(Protocol):
         """Take the status that a step's result or fault carries to the workflow, so that no signal repeats it."""
 
     def step_ended(self, uid: str) -> None:
-        """Signal what the step has not returned, if there is anything."""
+        """Signal the changes that the step has not returned, if there are any."""
 
 
 class JournalPort(Protocol):
@@ -59,10 +59,10 @@ class AgentPort(Protocol):
         """Notify the pods that wait for room, in this order, that resources of the node are free again."""
 
     def admission_refusal(self, pod: Pod) -> str:
-        """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it admits it."""
+        """Return why a node under pressure does not admit a pod, in the kubelet's words; "" if it does."""
 
     def shutdown_refusal(self) -> tuple[str, str] | None:
-        """Return reason and message with which a node that shuts down rejects every pod; None if it does not."""
+        """Return reason and message with which a node rejects each pod while it shuts down; None if it does not."""
 
     def event_happens(self, ref: PodRef, event: StepEvent) -> None:
         """Send an event to the node's Kubernetes cluster, if it has one, long before the step's result carries it."""
@@ -71,4 +71,4 @@ class AgentPort(Protocol):
         """Note that a new workflow has adopted a pod's running containers."""
 
     def pod_was_deleted(self, ref: PodRef) -> None:
-        """Note that a workflow has tried to start a pod's life that is over on this node, by its tombstone."""
+        """Note that a workflow has tried to start a life of a pod that is over on this node, by its tombstone."""

@@ -46,7 +46,7 @@ class FenceClaim:
         return (self.fence, self.attempt) < (other.fence, other.attempt) and self.scheduled <= other.scheduled
 
     def precedes(self, other: FenceClaim) -> bool:
-        """Return whether `other` is the start that follows this step: neither makes the other let go."""
+        """Return whether `other` is the start that follows this step: neither of the two makes the other one let go."""
         return other.follows == self.fence != 0
 
 

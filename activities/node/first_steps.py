@@ -92,7 +92,7 @@ class FirstSteps:
         return step
 
     def forget_soon(self, ref: PodRef, fence: int) -> None:
-        """Forget a first step after KEPT_SECONDS: one of the two has ended, and the other may never come."""
+        """Forget a first step after KEPT_SECONDS: it or its start ahead has ended, and the other one may never come."""
         key = (ref.uid, ref.incarnation, fence)
         asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, key, self._steps.get(key))
 
@@ -103,7 +103,7 @@ class FirstSteps:
             self._steps.pop(key, None)
 
     def forget(self, ref: PodRef, fence: int) -> None:
-        """Forget a first step that is over, as is the start ahead."""
+        """Forget a first step that is over, and whose start ahead is over too."""
         self._steps.pop((ref.uid, ref.incarnation, fence), None)
 
 

@@ -123,7 +123,7 @@ class QueuePlace:
 
     @asynccontextmanager
     async def aside(self, holder: Holder) -> AsyncIterator[None]:
-        """Give the place to other pods for a block that only waits, and take one again after it, unless it failed."""
+        """Give the place to other pods for a block that only waits. After that, take one again, unless it failed."""
         self._give_back()
         yield
         await self._take(holder)

@@ -18,7 +18,7 @@ from syncpod.node.verification import Verification
 PULLS_PER_SECOND: Final = 5.0
 """The kubelet's registryPullQPS."""
 PULLS_AT_ONCE: Final = 10
-"""The kubelet's registryBurst: how many may begin before the rate limits them."""
+"""The kubelet's registryBurst: how many pulls may begin before the rate limits them."""
 
 _MISSED_SECONDS: Final = 10.0
 """How long a missed image is remembered: as long as the first back-off of a pull."""

@@ -41,12 +41,12 @@ class Readiness:
 
 
 class KnownImages:
-    """Caches for a moment the status of images that the runtime has. That an image is missing is not cached."""
+    """Caches for a moment the status of images that the runtime has. A missing image is not cached."""
 
     def __init__(self, cri: CriRuntime, pulls: Pulls) -> None:
         """Send requests to `cri`.
 
-        The end of any of `pulls` voids the cache: a pull may bring another image of a name.
+        Each end of a pull voids the cache, since the pull may have brought another image of a name.
         """
         self._cri, self._pulls = cri, pulls
         self._known: dict[str, tuple[float, int, ImageStatus]] = {}

@@ -31,7 +31,7 @@ class UidOwners:
     async def bind(self, ref: PodRef) -> str:
         """Bind a UID to its pod; return why another pod has it, "" if the pod now has it. Raises OSError."""
         known = await self._owner(ref.uid)
-        # Hazard: nothing may be awaited from here on, so that of two concurrent pods only one gets the UID.
+        # Hazard: nothing may be awaited from here on. Otherwise two concurrent pods could both get the UID.
         bound = self._bound.get(ref.uid)
         if refusal := _refusal(ref, _name(bound) if bound is not None else known or _name(ref)):
             return refusal

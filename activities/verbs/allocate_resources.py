@@ -16,7 +16,7 @@ from syncpod.translation.refused_limits import added_limits, refusals_of_limits
 
 
 async def allocate_resources(attempt: StepAttempt, request: AllocateResources) -> StepResult:
-    """Allocate what the pod now requests, or return why not: Deferred if there may be room later, else Infeasible.
+    """Allocate the pod's present requests, or return why not: Deferred if there may be room later, else Infeasible.
 
     The allocation is written to the pod's record before it counts, so it survives a restart of the worker. A repeated
     request gets the same answer. A deferred pod is notified when there is room again. If this pod now takes less, the

@@ -175,7 +175,7 @@ async def _try_each(
         except errors.CriError as error:
             if isinstance(error, errors.TransportFault) and reference not in error.message:
                 raise
-            # The error names the image, so the registry was unreachable or slow; the runtime was not. containerd 2
+            # The error names the image, so the registry was unreachable or slow, and not the runtime. containerd 2
             # passes the registry's codes on.
             refusals.append(error)
         else:

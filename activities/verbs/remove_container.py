@@ -40,7 +40,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
 
     if await to_end(view):
         view = (await within_kill_timeout(attempt, 0, _ended(attempt, to_end))).status
-        # The workflow's next listing will not have these containers, so the result carries how they ended.
+        # The workflow's next listing will not have these containers, so the result carries their ends.
         ended = [each for each in view.containers if each.id in kill]
         await keep_log_ends(attempt, ended, why=request.message, cause=request.cause)
         exits = (each.exit for each in ended if each.has_run)
@@ -52,7 +52,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
             continue
         attempt.checkpoint()
         if container.state == "exited":
-            await forget_start(attempt, container_id)  # first: after a crash in between, the next try finds it listed
+            await forget_start(attempt, container_id)  # first: after a crash in between, a retry still lists it
             await remove_dead(attempt, container, keep_logs=request.keep_logs)
         elif container.state == "created":
             await remove_unstarted(attempt, container.id)

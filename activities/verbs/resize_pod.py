@@ -49,9 +49,9 @@ async def resize_pod(attempt: StepAttempt, request: ResizePod) -> StepResult:
     contains the changes that were made before the failure. A container that has gone meanwhile is skipped.
 
     Mirrors kuberuntime_manager.go, v1.36, doPodResizeAction, validateMemoryResizeAction, updatePodContainerResources.
-    Differences: a new limit where there was none counts as a decrease, and is applied last. The runtime gets only what
-    changes in the sandbox, and no change is rolled back if the kernel refuses one. A container that requests no CPU
-    keeps the weight of its limit, with which it was created. Raises PodFault ResizePodInPlaceError.
+    Differences: a new limit where there was none counts as a decrease, and is applied last. The runtime gets only the
+    changed values of the sandbox, and no change is rolled back if the kernel refuses one. A container that requests no
+    CPU keeps the weight of its limit, with which it was created. Raises PodFault ResizePodInPlaceError.
     """
     resize = _Resize(attempt, request)
     began, done = monotonic(), False

@@ -49,7 +49,7 @@ GATE_LIFE: Final = timedelta(days=30)
 COMMANDER_LIFE: Final = timedelta(minutes=10)
 """Lifetime of a command's certificate for a node's own endpoint."""
 _SKEW: Final = timedelta(hours=1)
-"""A certificate is valid from this long before its issue, since a node's clock may be slow."""
+"""The begin of a certificate's validity is this long before its issue, since a node's clock may be slow."""
 _URI: Final = re.compile(r"syncpod://fleet/([0-9a-f]{16})/node/([-a-z0-9.]{1,253})")
 _ID: Final = re.compile(r"[0-9a-f]{16}")
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
@@ -65,17 +65,18 @@ class IssuedToNode:
 
     node: str
     serial: str
-    """Its serial number in lower-case hexadecimal, as `openssl x509 -serial` prints it apart from the case."""
+    """Its serial number in lower-case hexadecimal; `openssl x509 -serial` prints it in upper case."""
     not_after: datetime
     authority: int
     """The number of the authority that issued it."""
     revoked: bool
-    """The gate does not accept the certificate. If it is dismissed, the gate only answers that its node was removed."""
+    """The gate does not accept the certificate. If `dismissed` is True too, the gate only answers that the node was
+    removed."""
     issued: datetime
     """When it was issued, in whole seconds."""
     dismissed: bool = False
-    """The certificate's node was removed from the fleet while it was away. When the node is back, the gate answers only
-    that it was removed."""
+    """Its node was removed from the fleet while the node was away. When the node is back, the gate answers only that it
+    was removed."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ class Fleet:
     def issued(self) -> list[IssuedToNode]:
         """Return all certificates of nodes, sorted by node and expiry.
 
-        Those whose authority is gone count as revoked.
+        A certificate whose authority is gone counts as revoked.
         """
         authorities = {_authority_key(known.certificate): known for known in map(self._read, self.authorities())}
         found = []
@@ -211,11 +212,11 @@ class Fleet:
         return sorted(found, key=lambda each: (each.node, each.not_after, each.serial))
 
     def has_issued(self, serial: str) -> bool:
-        """Return whether a certificate has a record. Without one it counts as revoked."""
+        """Return whether a certificate has a record. A certificate without one counts as revoked."""
         return (self.directory / _CERTIFICATES / serial).is_file()
 
     def revoke(self, node: str, now: datetime, serial: str = "") -> list[str]:
-        """Revoke all certificates of a node, or only that of `serial`; return the serials that are newly revoked."""
+        """Revoke a node's certificates, or only the one with this `serial`; return the newly revoked serials."""
         with locked(self.directory):
             ours = [each for each in self.issued() if each.node == node and (not each.revoked or each.dismissed)]
             ours = [each for each in ours if serial in ("", each.serial)]
@@ -317,8 +318,7 @@ class Fleet:
         return number
 
     def _write_list(self, number: int, authority: x509.Certificate, revoked: Sequence[x509.RevokedCertificate]) -> None:
-        # The list is valid for as long as its authority, whatever the clock does: an expired one would keep all nodes
-        # out.
+        # An expired list would keep all nodes out, so the list is valid for as long as its authority.
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(authority.subject)
@@ -374,7 +374,7 @@ def _commander(fleet: str) -> str:
 
 
 def is_commander(certificate: x509.Certificate, fleet: str) -> bool:
-    """Return whether a certificate is one of :meth:`Fleet.issue_commander` for this fleet."""
+    """Return whether a certificate was issued by :meth:`Fleet.issue_commander` of this fleet."""
     return _uris(certificate) == [_commander(fleet)]
 
 

@@ -79,7 +79,7 @@ class NodeBounds:
         return ""
 
     def refused(self, node: str, now: float) -> None:
-        """Count a call that `begun` has accepted and that was refused after all."""
+        """Count a refusal of a call that `begun` had accepted."""
         self._refused.spend(node, now)
 
     def ended(self, node: str) -> None:

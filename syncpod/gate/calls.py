@@ -50,7 +50,8 @@ _POLL_SECONDS: Final = 75.0
 _CALL_SECONDS: Final = 15.0
 
 _CAPABILITIES: Final = ("worker_heartbeats", "worker_poll_complete_on_shutdown", "poller_autoscaling")
-"""The server's capabilities in answers to a node's worker: none that would make the worker try a refused call."""
+"""The server's capabilities that a node's worker gets to know. With the others, it would try calls that the gate
+refuses."""
 _HEARTBEAT: Final = (
     "host_info", "sdk_name", "sdk_version", "status", "start_time", "heartbeat_time", "elapsed_since_last_heartbeat",
     "activity_task_slots_info", "activity_poller_info",

@@ -47,8 +47,8 @@ FIRST_SECONDS = 10.0
 LOOK_SECONDS: Final = 0.5
 """Seconds between two checks of the fleet's files; a revocation takes effect within this time."""
 _RENEW: Final = timedelta(hours=12)
-"""The gate makes itself a new certificate after this time. It is measured by the wall clock, by which nodes check the
-certificate, and which also runs while the machine is suspended."""
+"""The gate makes itself a new certificate after this time by the wall clock. Nodes check the certificate by that clock,
+which also runs while the machine is suspended."""
 _BLOCK: Final = 64 * 1024
 
 
@@ -71,7 +71,7 @@ class Door:
     def __init__(
         self, fleet: Fleet, names: list[str], bounds: NodeBounds, refusals: Refusals, directory: Path, behind: str
     ) -> None:
-        """Begin closed. `directory` is the gate's own, for the files that TLS reads; `behind` is gRPC's socket."""
+        """Begin closed. `directory` is the gate's own, for the files of TLS; `behind` is gRPC's socket."""
         self._fleet, self._names, self._bounds, self._refusals = fleet, names, bounds, refusals
         self._directory, self._behind = directory, behind
         self._connections: dict[str, tuple[NodeConnection, Callable[[], None]]] = {}
@@ -126,7 +126,8 @@ class Door:
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         context.load_cert_chain(own)
         context.load_verify_locations(cafile=trusted)
-        # A client chooses among the groups of its server: finite-field ones cost 130 ms of each handshake.
+        # The server offers only this group: a client might choose a finite-field one, which costs 130 ms of each
+        # handshake.
         context.set_ecdh_curve("prime256v1")
         context.set_alpn_protocols(["h2"])
         context.num_tickets = 0  # a resumed session would not show its certificate again
@@ -172,7 +173,7 @@ class Door:
     def _counts(self, connection: NodeConnection) -> bool:
         if connection.serial in self._revoked or connection.not_after <= datetime.now(UTC):
             return False
-        # When a node is dismissed, its polls must end: it connects again, and learns of its removal.
+        # A dismissed node's polls must end, so that it connects again and learns of its removal.
         return connection.is_dismissed == (connection.serial in self._dismissed)
 
     def _refused(self, address: str, why: str) -> None:

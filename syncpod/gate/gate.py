@@ -1,7 +1,7 @@
 """The gate: a gRPC server in front of the fleet's Temporal server. It identifies and checks each node's calls.
 
 A restart loses nothing: the gate keeps nothing of value in memory. When a node cancels a poll, the gate cancels its own
-poll at the server too. Otherwise the server would give a task to a worker that no longer polls, and the task would wait
+poll at the server too. Otherwise the server would give the node a task that nobody receives, and the task would wait
 for its timeout.
 """
 
@@ -48,7 +48,8 @@ READ_SECONDS = 10.0
 """Seconds within which a call's message must arrive."""
 _LARGEST_ANSWER: Final = 16 * 2**20
 _PASSED_ON: Final = ("client-name", "client-version", "supported-server-versions")
-"""Metadata that is passed on with a node's request. Metadata that a server may trust, such as authorization, is not."""
+"""Metadata that the gate passes on with a node's request. It leaves out metadata that a server may trust, such as
+authorization."""
 _DETAILS: Final = "grpc-status-details-bin"
 _SERVER_OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST),
@@ -57,10 +58,10 @@ _SERVER_OPTIONS: Final = (
     # Detects a node that is cut off, so that its polls are given up.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # this is the limit that counts, and its default is 60 s
+    ("grpc.http2.ping_timeout_ms", 10_000),  # this limit decides, and its default is 60 s
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A worker sends a ping every 30 seconds, and receives nothing but the replies during a poll.
+    # During a poll, a worker sends a ping every 30 seconds, and receives only the replies.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     *GRPC_OPTIONS,
@@ -108,13 +109,13 @@ class Gate:
     def __init__(self, fleet: Fleet, keys: Keys, behind: TemporalFrontend, names: list[str]) -> None:
         """Forward calls to the frontend `behind`; `names` are hosts for the gate's certificate.
 
-        `keys` are the fleet's: with these the gate signs the starts of nodes' workflows.
+        The gate signs the starts of nodes' workflows with `keys`, which are the fleet's.
 
         Blocks. Raises SettingsInvalid, also if another gate uses this directory, and OSError.
         """
         directory = fleet.directory / DIRECTORY
         directory.mkdir(mode=0o700, exist_ok=True)
-        # The full path may be too long for a unix socket; a path by the open directory is not.
+        # The full path may be too long for a unix socket; a path that begins at the open directory is short.
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(self._directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,12 +134,12 @@ class Gate:
             raise
         self._behind = behind
         self._reading: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By node: limits the messages that are read at once. An entry exists while the node has a call."""
+        """For each node: limits the messages that are read at once. An entry exists while the node has a call."""
         self._server: grpc.aio.Server | None = None
         self._channel: grpc.aio.Channel | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Serve; return the port. Raises OSError and RuntimeError; SettingsInvalid if the server is another fleet's."""
+        """Serve; return the port. Raises OSError and RuntimeError; SettingsInvalid for another fleet's server."""
         self._channel = self._behind.channel()
         if why := await self._ownership.why_not():
             raise SettingsInvalid(why)
@@ -265,7 +266,8 @@ class Gate:
                 self._ownership.forget()
             details = tuple((k, v) for k, v in error.trailing_metadata() or () if k == _DETAILS)
             said = _AWAY if away else error.details() or ""
-            # A dismissal ends a node's pods. Only the gate itself may send it, and never the server.
+            # A dismissal ends a node's pods, so only the gate itself may send it; a dismissal from the server is not
+            # passed on.
             await context.abort(error.code(), "" if said == dismissal(of.node) else said, details)
         except OSError as error:
             log.warning("node %s cannot be introduced to the fleet: %s", of.node, error)

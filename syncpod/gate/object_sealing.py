@@ -45,7 +45,7 @@ class ObjectSealing:
     def keep_anew(self, key: str, metadata: Mapping[str, str], kept: bytes) -> tuple[str, dict[str, str], bytes] | None:
         """Seal an object of the fleet again, for the key in use; return its version, metadata and data.
 
-        None if it is sealed for that key already. Raises Unsealable.
+        Returns None if the object is sealed for that key already. Raises Unsealable.
         """
         if receiver_ids(_bytes(metadata)) == [self._keys.current]:
             return None

@@ -1,4 +1,4 @@
-"""The gate's log of refused calls: one line each, but only a few lines however many calls there are."""
+"""The gate's log of refused calls: one line each, but a quick repetition is only counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from syncpod.rare_lines import RareLines
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 10.0
-"""For this long, further refusals of the same call of the same node are only counted."""
+"""A refusal of the same call of the same node is only counted for this long."""
 
 
 class GoneCalls(logging.Filter):

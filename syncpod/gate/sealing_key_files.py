@@ -1,8 +1,8 @@
 """The files of a fleet's own sealing keys. These keys open all messages of its nodes, and all its objects.
 
 Each key has a file, ``sealing/<id>.key``, PEM, readable by its owner only. The file ``sealing/current`` names the key
-in use: objects are sealed for it, and nodes come to trust it. The other keys still open what was sealed for them.
-``sealing/number`` has the highest number of a message that has named a key to a node.
+in use: objects are sealed for it, and nodes come to trust it. The other keys still open the objects that were sealed
+for them. ``sealing/number`` has the highest number of a message that has named a key to a node.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SealingKeyFiles:
                 self._use(named)
 
     def remove(self, named: str) -> None:
-        """Remove the key of this id: what was sealed for it cannot be opened any more."""
+        """Remove the key of this id: objects that were sealed for it can no longer be opened."""
         with locked(self._fleet.directory):
             (self.directory / f"{named}{_SUFFIX}").unlink()
             sync_directory(self.directory)

@@ -29,8 +29,8 @@ async def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM. Once the gate listens, call `serving` with its address for nodes.
 
-    That address has the first of `names`. Without names, the address has the host, if nodes can reach the gate by that
-    host. Raises SettingsInvalid, OSError, RuntimeError.
+    The host of that address is the first of `names`. Without names, it is `host`, unless that means all addresses.
+    Raises SettingsInvalid, OSError, RuntimeError.
     """
     _allow_connections()
     ended = asyncio.Event()

@@ -34,7 +34,7 @@ _KEPT_METADATA: Final = (
 
 
 UNSUPPORTED: Final = "UnsupportedByNode"
-"""The reason of a pod that has a field with which this node cannot run it."""
+"""The reason for the refusal of a pod with a field that this node cannot obey."""
 
 
 class PodRefusal(NamedTuple):
@@ -146,7 +146,7 @@ def _document(given: Mapping[str, Any]) -> _Made:
     spec = _for_linux(mapping(given.get("spec")), ignored)
     ephemeral = spec.pop("ephemeralContainers", None)
     kept = {name: metadata[name] for name in _KEPT_METADATA if metadata.get(name)}
-    # Marked before it is admitted: admission, and the search for its objects, depend on the pod's source.
+    # The pod is marked before its admission: admission, and the search for its objects, depend on the pod's source.
     marked = {**mapping(kept.get("annotations")), SOURCE_ANNOTATION: KUBERNETES_SOURCE, HASH_ANNOTATION: kept["uid"]}
     bare = {
         "apiVersion": "v1",

@@ -39,8 +39,8 @@ async def obtain(
     """Request a certificate from the cluster and write it to `file`. Waits without a limit for the answer.
 
     `asked` is called with the name of the request, which an administrator may have to approve. Raises
-    CertificateRefused, after which the next call uses another key; ClusterError, Unreachable and OSError, after which
-    it continues this request.
+    CertificateRefused; the next call then uses another key. Raises ClusterError, Unreachable and OSError; the next call
+    then continues this request.
     """
     key = await asyncio.to_thread(file.key_of_request)
     try:

@@ -24,7 +24,7 @@ _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 
 
 def issuer_of_node(config: Kubeconfig) -> str:
-    """Return those authorities of a kubeconfig, in PEM, that have issued its client certificate; "" = none.
+    """Return the authorities of a kubeconfig that have issued its client certificate, in PEM; "" = none.
 
     Blocks. Raises OSError, ValueError.
     """

@@ -17,7 +17,7 @@ from syncpod.kubernetes.events import Event
 KEPT: Final = 4096
 """Maximum number of remembered objects, and of remembered kinds of events; the least recently used is dropped first."""
 SIMILAR: Final = 10
-"""Number of different messages from which on events of one kind are combined into one."""
+"""Events of one kind are combined into one Event once they have this number of different messages."""
 SIMILAR_SECONDS: Final = 600.0
 """After this many seconds without an event of the kind, its messages are counted anew."""
 BURST: Final = 25

@@ -60,7 +60,8 @@ class Event:
 def node_subject(name: str) -> Subject:
     """Return a node as the subject of its own events, with its name as the UID.
 
-    ``kubectl describe node`` selects events by this UID. It does not show those of a kubelet 1.36, which have no UID.
+    ``kubectl describe node`` selects events by this UID. A kubelet 1.36 gives its events no UID, so `describe` does not
+    show them.
     """
     return Subject(kind="Node", namespace="", name=name, uid=name)
 

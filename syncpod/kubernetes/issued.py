@@ -42,7 +42,7 @@ class Issued:
 
 
 def trust_anchors(bundles: Iterable[Mapping[str, Any]], need: BundleNeed) -> str:
-    """Return the anchors that a pod's volume shows, as PEM, each once; "" if there are none and none are needed.
+    """Return the trust anchors for a pod's volume, as PEM, each once; "" if there are none and the volume allows that.
 
     The anchors are sorted by their bytes; a kubelet's order changes with each of its starts. Raises NotIssued.
     """

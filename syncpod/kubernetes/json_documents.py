@@ -23,7 +23,7 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """Return the patch that turns `before` into `after`; {} if they are the same. Lists are replaced whole.
 
-    A field that is null in `after` counts as absent, since a patch cannot set one to null.
+    A field that is null in `after` counts as absent, since a patch cannot set a field to null.
     """
     patch: dict[str, Any] = {name: None for name in before if after.get(name) is None}
     for name, value in after.items():

@@ -84,7 +84,7 @@ def read_kubeconfig(path: Path) -> Kubeconfig:
 
 
 def read_credentials(config: Kubeconfig) -> tuple[ssl.SSLContext, str]:
-    """Return a TLS context with the node's certificate, and its token, "" if it has none.
+    """Return a TLS context with the node's certificate, and the node's token; "" = it has none.
 
     Blocks. Raises KubeconfigInvalid.
     """

@@ -47,8 +47,8 @@ class Machine:
 def kubelet_version(engine: str) -> str:
     """Return the version that the Node shows, such as ``v1.36.2+syncpod.0.1.0``.
 
-    Its first part is what the control plane compares (:data:`REPORTED`). The rest names this engine, as k3s does
-    (``+k3s1``).
+    The control plane compares only its first part (:data:`REPORTED`). The rest names this engine, as ``+k3s1`` names
+    k3s.
     """
     return f"{REPORTED}+syncpod.{engine.removeprefix('v')}"
 
@@ -86,7 +86,7 @@ def _labels(name: str, status: NodeStatus) -> dict[str, str]:
 def node_status(
     before: Mapping[str, Any], status: NodeStatus, machine: Machine, now: datetime, port: int = 0
 ) -> dict[str, Any]:
-    """Return a Node's status: `before`, its present one, with the parts that the node itself sets, from `status`.
+    """Return a Node's status: the present one, `before`, with the node's own parts replaced by those of `status`.
 
     `now` is the conditions' heartbeat, and `port` the kubelet's; 0 = none.
     """

@@ -17,7 +17,7 @@ _REASONS: Final = {
     "DiskPressure": ("NodeHasDiskPressure", "NodeHasNoDiskPressure"),
     "PIDPressure": ("NodeHasInsufficientPID", "NodeHasSufficientPID"),
 }
-"""By condition: the reasons of the events that it has become true, and that it no longer is."""
+"""For each condition: the reasons of two events, that it has become true and that it is no longer true."""
 
 
 class NodeChange(NamedTuple):
@@ -29,7 +29,7 @@ class NodeChange(NamedTuple):
 
 
 def pressures(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[NodeChange]:
-    """Return the events for changes of a node's own conditions; both arguments have the status by type.
+    """Return the events for changes of a node's own conditions; both arguments map a type to its status.
 
     A condition that was not known before causes an event, whatever its status.
     """

@@ -1,4 +1,4 @@
-"""The runtime's part of a Node's status: images, handlers, and the features of these. Values in, values out.
+"""The runtime's part of a Node's status: images, handlers and features. Values in, values out.
 
 Mirrors pkg/kubelet/nodestatus/setters.go, v1.36, Images, RuntimeHandlers, NodeFeatures.
 """

@@ -23,7 +23,8 @@ FLAGS: Final[Mapping[str, Mapping[str, bool]]] = {
     "history": {"output": True, "no-headers": False},
     "plan": {"output": True},
 }
-"""By command: its flags, and whether each takes a value. None of them names a file of the node, or changes anything."""
+"""The flags of each command, and whether each flag takes a value. No flag names a file of the node, or changes
+anything."""
 _LONGEST: Final = 253
 """Maximum bytes of a flag's value: no flag needs more than a name."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -52,7 +53,7 @@ def words(command: str, namespace: str, pod: str, asked: Mapping[str, Sequence[s
         if not flags[flag] and value != "true":
             raise CommandInvalid(f"--{flag}: takes no value")
         found.append(f"--{flag}={value}" if flags[flag] else f"--{flag}")
-    # One word each: a value that begins with a dash must not be a flag, and a pod may have the name of a kind.
+    # Each is one word, so a value that begins with a dash is no flag, and a pod that is called like a kind is no kind.
     return command, f"--namespace={namespace}", *found, f"pod/{pod}"
 
 

@@ -4,10 +4,9 @@ Mirrors client-go's reflector (tools/cache/reflector.go, v0.36). Differences:
 
 - A list is a consistent read. The kubelet's first list may come from a stale cache; a pod that is missing there would
   be ended on the node.
-- After each watch there is a new list, whether the server ended the watch after five to ten minutes or it was cut off.
-  So lost events are made up for. If the cluster's database was restored from a backup meanwhile, its versions are
-  lower: a watch that continued from its own version would yield no events until the database's versions have grown past
-  that one.
+- After each watch there is a new list, even if the server itself ended the watch after five to ten minutes. The list
+  makes up for lost events, and for a restore of the cluster's database: the restored versions are lower, and a watch
+  that continued from its own version would yield no events until they have grown past it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ LIST_SECONDS: Final = 60.0
 BEGIN_SECONDS: Final = 10.0
 """Maximum seconds until a watch has begun."""
 SHORTEST_WATCH: Final = 300
-"""The server ends a watch after a random time from this many seconds to twice as many, so that not all end at once."""
+"""The server ends a watch after a random time from this many seconds to twice as many, so that the watches do not all
+end at once."""
 BACKOFF_SECONDS: Final = (0.8, 30.0)
 """The first pause after a failure, and the longest, in seconds. Each is multiplied by a random number from 1 to 2."""
 CALM_SECONDS: Final = 120.0
@@ -93,7 +93,7 @@ class Reflector:
         """True once a whole list has arrived: before that, an object that is missing in `objects` may exist."""
         self.lists = Lists()
         self.news = asyncio.Event()
-        """Set when `objects` has changed, or `is_complete`, or `trouble`."""
+        """Set when `objects`, `is_complete` or `trouble` has changed."""
         self._newest = 0
         """The newest version that the server has sent, as a number."""
         self.trouble = ""

@@ -90,7 +90,7 @@ def reviewed_user(review: Mapping[str, Any]) -> User | None:
 def known_user(
     name: str, *, uid: str = "", groups: tuple[str, ...] = (), extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> User:
-    """Return a user, who is also in the group of all authenticated users."""
+    """Return a user with the group of all authenticated users among the groups."""
     return User(name, uid, groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED), extra)
 
 

@@ -18,8 +18,8 @@ _MASTER: Final = ("default", "kubernetes")
 def service_variables(services: Iterable[Mapping[str, Any]], namespace: str, *, links: bool) -> dict[str, str]:
     """Return the variables of a namespace's containers.
 
-    Without `links` (enableServiceLinks) they are only those of the API server's Service. A Service without a cluster
-    IP has none. If two Services give the same variable, the one with the later name wins.
+    Without `links` (enableServiceLinks), only the API server's Service has variables. A Service without a cluster IP
+    has none. If two Services give the same variable, the one with the later name wins.
     """
     by_name: dict[str, Mapping[str, Any]] = {}
     for service in services:

@@ -30,7 +30,7 @@ _STRANGERS: Final = "strangers"
 
 
 class Bounds:
-    """The limit of traffic of all strangers together: neither another account nor a new connection gives them more."""
+    """The limit of traffic of all strangers together; further accounts and connections do not raise it."""
 
     def __init__(self) -> None:
         """Begin with both bursts full."""

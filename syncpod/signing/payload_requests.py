@@ -24,7 +24,7 @@ def split_path(request: web.BaseRequest) -> tuple[str, str]:
 
 
 def same_secret(shown: str, secret: str) -> bool:
-    """Compare what a request has with a secret, in a time that does not tell how much of it is right."""
+    """Compare a text of a request with a secret, in a time that does not show how much of the text is right."""
     return hmac.compare_digest(shown.encode(errors="surrogateescape"), secret.encode())
 
 

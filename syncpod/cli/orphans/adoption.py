@@ -53,8 +53,7 @@ async def start_for(
     `has_attributes`: whether the namespace has our search attributes. With `replace`, the same call terminates an open
     workflow of that name, so that the pod is never without a workflow. A workflow of that name that is not a pod's is
     always terminated. `delete` is the payload of a delete signal, which the workflow handles before all else; an open
-    workflow that is not replaced receives the signal too. None = no signal: then HasWorkflow is raised for such a
-    workflow.
+    workflow that is not replaced receives the signal too. Without `delete`, HasWorkflow is raised for such a workflow.
     """
     try:
         await require_pods_own(client, record.pod.metadata.namespace, record.pod.metadata.name)

@@ -14,7 +14,8 @@ def leave_order(fetched: FetchedPod) -> bool:
     """Write a pod's tombstone on this machine's node; return whether it was written. Blocks.
 
     The node's next worker then ends the pod's running containers. Only a user who may read the node's key can write
-    tombstones. The UID, which comes from the server, is not trusted: the node's record with it must have the same name.
+    tombstones. The UID comes from the server, and is not trusted: the node's record of this UID must have the pod's
+    name.
     """
     meta = fetched.pod.metadata
     try:
@@ -26,5 +27,5 @@ def leave_order(fetched: FetchedPod) -> bool:
             return False
         write_tombstone(node, meta.uid, record.incarnation)
     except (OSError, UnsafeName, BadInput):
-        return False  # another user's directory, a full disk, or no node here: the caller reports it
+        return False  # another user's directory, a full disk, or no node here; the caller reports it
     return True

@@ -1,7 +1,7 @@
 """The pods of this node in the runtime, and whether each has a workflow; for ``adopt`` and ``prune``.
 
-Both list the runtime themselves: the report that ``syncpod node`` prints may be a minute old, or from before the
-Temporal server was replaced.
+Both commands list the runtime themselves: the report of ``syncpod node`` may be a minute old, or older than the
+Temporal server, if that was replaced.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from syncpod.node.inventory import Inventory, Nameless, PodInRuntime
 
 Standing = Literal["open", "another", "none"]
-"""Who has a pod's name. "open": the pod's own open workflow, as far as is known. "another": another pod with an open
-workflow, or another orphan that gets the name (`told_apart`). "none": no pod has an open workflow of this name."""
+"""The owner of a pod's name. "open": the pod's own open workflow, as far as is known. "another": another pod with an
+open workflow, or another orphan that gets the name (`told_apart`). "none": no pod has an open workflow of this name."""
 
 _AT_ONCE: Final = 50
 
@@ -140,7 +140,7 @@ async def chosen(
 
 
 async def without_workflow_here(client: Client) -> tuple[list[FoundOrphan], tuple[Nameless, ...]]:
-    """Return all that runs on this node without a workflow: pods, and objects that name no pod. Raises Failure."""
+    """Return everything that runs on this node without a workflow: pods, and objects of no pod. Raises Failure."""
     place = here()
     found, nameless = await chosen(client, place, (), namespace="")
     return [one for one in await staying(place, found) if one.pod.is_alive], nameless
@@ -170,8 +170,8 @@ def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]
 def told_apart(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
     """Return the pods of one name, with the standing "none" for at most one of them: only one pod can get the name.
 
-    The newest pod without a workflow gets it; a pod with running containers goes before a pod without. The standing of
-    the other pods without a workflow becomes "another".
+    The newest pod without a workflow gets it, or rather the newest with running containers, if there is one. The
+    standing of the other pods without a workflow becomes "another".
     """
     if not any(each.standing == "none" for each in namesakes):
         return list(namesakes)
@@ -210,7 +210,7 @@ def refusal_of_open(place: Here, name: str) -> str:
 
 
 def taken(orphan: FoundOrphan) -> str:
-    """Return why a pod whose name is another pod's cannot be adopted, and what can be done."""
+    """Return why a pod cannot be adopted while another pod has its name, and what can be done."""
     pod = orphan.pod
     flag = "" if pod.namespace == "default" else f" -n {pod.namespace}"
     return printable(
@@ -223,8 +223,8 @@ def taken(orphan: FoundOrphan) -> str:
 async def standing_of(client: Client, pod: PodInRuntime) -> Standing:
     """Return a pod's standing, by a query to the workflow with its name.
 
-    The workflow counts as this pod's unless it answers with another UID. If it does not answer, its recorded UID proves
-    nothing: that may be the UID of an earlier pod of the name.
+    The workflow counts as this pod's unless it answers with another UID. If it does not answer, it counts too: its
+    recorded UID may be that of an earlier pod of the name.
     """
     try:
         fetched = await TemporalPods(client).read(pod.namespace, pod.name)

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
     """Return the record of a pod in the runtime that was made from this manifest, which has been admitted.
 
-    UID, incarnation and creation time come from the runtime's objects. Raises Failure if the runtime's objects do not
-    name the incarnation. Raises it too if running containers were not made from the manifest: an adoption would restart
-    them.
+    UID, incarnation and creation time come from the runtime's objects. Raises Failure if these objects do not name the
+    incarnation, or if running containers were not made from the manifest: an adoption would restart them.
     """
     if not orphan.pod.incarnation:
         raise Failure(
@@ -49,7 +48,7 @@ def _other_identity(manifest: Pod, orphan: FoundOrphan, node: str) -> Iterator[s
 
 
 def _differences(manifest: Pod, orphan: FoundOrphan) -> Iterator[str]:
-    """Yield the running containers that the manifest does not have, or has with another image."""
+    """Yield the running containers that the manifest lacks, or has with another image."""
     spec = manifest.spec
     kinds: tuple[tuple[str, tuple[Container | EphemeralContainer, ...]], ...] = (
         ("initContainers", spec.init_containers),

@@ -1,4 +1,4 @@
-"""The note of ``up`` about pods in the runtime without a workflow; the node's own report comes a minute later."""
+"""The note of ``up`` about pods in the runtime without a workflow; the node itself reports them a minute later."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMED: Final = 5
 def note(config: ClientConnectConfig, worker: WorkerRecord) -> str:
     """Return a note that names the pods without a workflow, and the commands for them; "" if there are none.
 
-    Also "" after an error or five seconds: `syncpod node` reports the same pods within a minute.
+    Returns "" after an error or five seconds too: `syncpod node` reports the same pods within a minute.
     """
 
     async def work(client: Client) -> list[str]:
@@ -87,11 +87,11 @@ async def _without_workflow(client: Client, worker: WorkerRecord, inventory: Inv
         (pod.metadata.namespace, pod.metadata.name): pod.metadata.uid
         for pod in await TemporalPods(client).recorded(None)
     }
-    # Visibility may lag, and may lack UIDs: query the workflow of each pod that it does not list with its UID.
+    # Visibility may lag, and may lack UIDs: so the workflow of each pod that it does not list with its UID is queried.
     alive = [pod for pod in inventory.pods.values() if pod.is_alive]
     suspects = [pod for pod in alive if known.get((pod.namespace, pod.name)) != pod.uid]
     if worker.manifest_dir:
-        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node applies them by itself
+        suspects = [pod for pod in suspects if not _is_static(pod)]  # the node applies static pods by itself
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(pod: PodInRuntime) -> Standing:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def clear_runtime(here: NodeSettings, *, simulated: bool, everything: bool) -> None:
     """Remove this node's sandboxes from the embedded runtime, with their containers; with `everything`, all sandboxes.
 
-    Called when the pods' workflows have ended. Starts the runtime if it has ended. Raises Failure.
+    It is called when the pods' workflows have ended. It starts the runtime if that has ended. Raises Failure.
     """
     record, _ = runtime_process.start(here.state_dir, simulated=simulated, environ=os.environ)
     try:
@@ -52,7 +52,7 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
 
 
 async def _clear(endpoint: str, node: str, *, everything: bool) -> list[SandboxSummary]:
-    """Remove the sandboxes; return those that syncpod had created for pods."""
+    """Remove the sandboxes; return those that syncpod had made for pods."""
     removed = []
     async with CriClient(endpoint) as runtime:
         for sandbox in await runtime.list_pod_sandboxes():

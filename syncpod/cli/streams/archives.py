@@ -1,8 +1,8 @@
 """Packs and unpacks files as a tar stream, which ``cp`` sends into a container or reads from one.
 
-An archive from a container may be malicious. Nothing is written by path: every entry is placed relative to an open
-directory beneath the destination. So no `..`, absolute path or symlink leads out of the destination, even if another
-process creates the symlink.
+An archive from a container may be malicious. Every entry is placed relative to an open directory beneath the
+destination, and never by its whole path. So no `..`, absolute path or symlink leads out of the destination, even if
+another process creates the symlink.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KEPT_MODE: Final = 0o755
 _DIRECTORY_MODE: Final = 0o755
 
 _NOWHERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
-"""Errors of a path that leads nowhere, or into a loop."""
+"""Errors of a path to a missing file, or into a loop."""
 
 _LONGEST_HEADER: Final = 1 << 20
 """Maximum size in bytes of a header that extends another, such as a long name. Go's archive/tar has the same limit."""
@@ -99,19 +99,19 @@ def unpack(stream: IO[bytes], root: str, destination: Path, name: str, tell: Tel
         else:
             raise NotWhatWasAsked("it is neither a file nor a directory")
     while stream.read(_BLOCK):
-        pass  # read what follows the archive, so that its writer does not fail
+        pass  # read the bytes after the archive, so that its writer does not fail
 
 
 class _Header(tarfile.TarInfo):
     """A header of an archive. Long and sparse ones are refused, so that no archive fills the memory or the disk.
 
-    The map of a sparse entry may go on without end, and a few bytes of it stand for terabytes. tar writes such an entry
-    only on request.
+    The map of a sparse entry may be endless, and a few bytes of it stand for terabytes. tar writes such an entry only
+    on request.
     """
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
-        """Read one header. Raises NotWhatWasAsked for one that is sparse or too long, and what TarInfo raises."""
+        """Read one header. Raises NotWhatWasAsked for a sparse or too long one, and the errors of TarInfo."""
         header = super().frombuf(buf, encoding, errors)  # type: ignore[arg-type]  # typeshed: never None
         if header.type in _EXTENDING and header.size > _LONGEST_HEADER:
             raise NotWhatWasAsked(f"a header of the archive has {header.size} bytes; {_LONGEST_HEADER} are the most")

@@ -1,6 +1,6 @@
 """A command's streams, through the runtime's streaming endpoint, over SPDY/3.1.
 
-Kubernetes' clients also have WebSocket, but the versions of it that containerd and CRI-O serve cannot signal the end of
+Kubernetes' clients can use WebSocket too, but containerd and CRI-O serve only versions that cannot signal the end of
 input.
 """
 
@@ -58,7 +58,7 @@ async def stream(
     """
     try:
         async with session_of(url, PROTOCOL) as session:
-            # In kubectl's order; a runtime begins once all streams of the URL are open.
+            # The streams are in kubectl's order. A runtime begins once all streams of the URL are open.
             status = await _open(session, "error")
             input = await _open(session, "stdin") if stdin is not None else None
             outputs = {Output.STDOUT: await _open(session, Output.STDOUT.value)}
@@ -101,7 +101,7 @@ async def _while_sending(
 ) -> list[bytes]:
     """Await all receivers, return their results in order, and cancel the senders.
 
-    Raises the errors of our own ends of the streams, such as a terminal or a reader that is gone.
+    Raises the errors of our own ends of the streams, for example of a terminal that is gone.
     """
     senders = [asyncio.create_task(each) for each in sending]
     receivers = [asyncio.create_task(each) for each in receiving]
@@ -126,7 +126,7 @@ async def _pass_output(opened: SpdyStream, which: Output, write: Write) -> bytes
 
 
 async def _send_input(opened: SpdyStream, stdin: AsyncIterator[bytes]) -> None:
-    """Pass input on, and its end; it is not a failure if the command has ended or reads no more."""
+    """Pass input and its end on. It is no failure if the command has ended or reads no more."""
     with contextlib.suppress(ConnectionError):
         async for data in stdin:
             await opened.write(data)

@@ -133,7 +133,7 @@ class Forwarder:
             if isinstance(problem, ForwardingOver):
                 raise
         except OSError:
-            _break_off(writer)  # one of the two ends has broken off
+            _break_off(writer)  # one of the two ends is broken
         finally:
             writer.close()
 
@@ -142,7 +142,7 @@ class Forwarder:
 def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
     """Let SIGINT and SIGTERM end the forwarding; a signal that this process ignores stays ignored.
 
-    (SIGINT never is: see `syncpod.cli.streams.interrupts`.)
+    (SIGINT is never ignored: see `syncpod.cli.streams.interrupts`.)
     """
     loop = asyncio.get_running_loop()
     handled = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) != signal.SIG_IGN]

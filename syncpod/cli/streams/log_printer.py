@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LogPrinter:
-    """Reads and prints logs in one manner."""
+    """Reads and prints logs in the manner that the user has chosen."""
 
     def __init__(self, manner: LogManner) -> None:
         """Print in this manner."""
@@ -101,7 +101,7 @@ class LogPrinter:
         await self.print_file(pod, container, path, runs)
 
     async def print_file(self, pod: Pod, container: str, path: Path, runs: Runs) -> None:
-        """Print the log at a path; if it is followed, until `runs` returns False. Raises Failure."""
+        """Print the log at a path. A followed log is printed until `runs` returns False. Raises Failure."""
         text = LogText(
             timestamps=self._manner.timestamps,
             head=f"[pod/{pod.metadata.name}/{container}] ".encode() if self._manner.prefix else b"",
@@ -136,9 +136,9 @@ class LogPrinter:
 
 
 def _of_deleted(pods: Sequence[Pod]) -> list[str]:
-    """Return a note for each pod that is being or has been deleted, and logs nothing more. Blocks.
+    """Return a note for each pod that logs nothing more, since it is being or has been deleted. Blocks.
 
-    Pods about which this machine's worker does not answer are left out.
+    The notes leave out pods about which this machine's worker does not answer.
     """
     notes: dict[str, str] = {}
     if (directory := state_of_own_worker()) is None:

@@ -64,7 +64,7 @@ class Copying:
                 yield data
             try:
                 await packing
-            except OSError as error:  # else tar would take this for the end of the archive
+            except OSError as error:  # without it, tar would take this for the end of the archive
                 raise Failure(f"{error.filename or source}: {why_of(error)}") from None
 
         try:
@@ -177,7 +177,7 @@ class _Said:
         self._text = bytearray()
 
     def hear(self, data: bytes) -> None:
-        """Add a part of the output; beyond the limit it is dropped."""
+        """Add a part of the output. Output beyond the limit is dropped."""
         self._text += data[: _COMPLAINT - len(self._text)]
 
     async def __call__(self, _which: Output, data: bytes) -> None:
@@ -185,12 +185,12 @@ class _Said:
 
     @property
     def lines(self) -> list[str]:
-        """Return its lines, without the program's name."""
+        """Return the output's lines, without the program's name."""
         return [line.removeprefix("tar: ") for line in self._text.decode(errors="replace").splitlines() if line.strip()]
 
 
 def _parted(path: str) -> tuple[str, str]:
-    """Return a directory, and the name in it for tar: no name is absolute or looks like an option."""
+    """Return a directory, and the name in it for tar. The name is not absolute, and does not look like an option."""
     directory, name = posixpath.split(path.rstrip("/"))
     if name in ("", ".", ".."):
         return path, "."

@@ -35,8 +35,8 @@ _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 def raw(terminal: int) -> Iterator[None]:
     """Put the terminal into raw mode during the block: every key is passed on as it is typed, also Ctrl-C.
 
-    The terminal is restored afterwards. SIGTERM and SIGHUP cancel the block, and Failure is raised with the exit code
-    that a shell would show. Must run in a task.
+    The terminal is restored afterwards. After SIGTERM or SIGHUP the block is cancelled, and Failure raised with the
+    exit code that a shell would show. Must run in a task.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -47,7 +47,7 @@ def raw(terminal: int) -> Iterator[None]:
         task.cancel()
 
     before = termios.tcgetattr(terminal)
-    tty.setraw(terminal, termios.TCSANOW)  # keeps what has been typed already
+    tty.setraw(terminal, termios.TCSANOW)  # keeps keys that have been typed already
     try:
         for number in _ENDS:
             loop.add_signal_handler(number, leave, number)

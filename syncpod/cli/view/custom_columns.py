@@ -15,7 +15,7 @@ from syncpod.cli.view.jsonpath import Path, parse_path, text_of
 
 _NONE: Final = "<none>"
 _COMMAS: Final = re.compile(r",(?![^\[]*\])")
-"""The commas between columns, not those in brackets."""
+"""The commas between columns, but not the commas in brackets."""
 
 
 @dataclass(frozen=True)

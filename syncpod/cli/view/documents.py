@@ -68,7 +68,7 @@ def _columns(output: str) -> CustomColumns:
 
 
 def print_documents(documents: Sequence[dict[str, Any]], output: str, *, single: bool, headers: bool = True) -> None:
-    """Print a v1 List of objects; if `single`, the one object by itself, or nothing if there is none.
+    """Print a v1 List of objects; if `single`, print the one object alone, or nothing without an object.
 
     `is_of_documents(output)` must be true. Custom columns have a line for each object, below their names if `headers`.
     """

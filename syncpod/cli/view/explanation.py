@@ -25,17 +25,17 @@ ENDS_SHOWN: Final = 8
 CHANGES_SHOWN: Final = 8
 ABSENCES_SHOWN: Final = 4
 _LOG_LINES: Final = 5
-"""The limits of what is shown: ends, changes, absences of a worker, and last lines of a log. `-o json` has all."""
+"""The limits of the output: ends, changes, absences of a worker, and last lines of a log. `-o json` has all."""
 
 _SENTENCE: Final = 160
 """Maximum number of characters of a message that are shown. A change is cut only if the width of a line is limited."""
 _HEALTHY: Final = timedelta(minutes=10)
-"""A kubelet resets the back-off of a container that ran for so long: twice the longest back-off."""
+"""A kubelet resets the back-off of a container that has run for this long: twice the longest back-off."""
 
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 _PLAIN: Final = re.compile(r"[^:,;]*")
-"""A text of one part. After a text of several parts, "by itself" would seem to belong to the last one only."""
+"""The end of a text of several parts. Without it, "by itself" would seem to belong to the last part only."""
 _SANDBOX: Final = StepName.CREATE_SANDBOX.value
 _MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
 """The end of the message of a wait that the node ends once an object appears."""
@@ -56,8 +56,8 @@ def lines(
 ) -> list[str]:
     """Return one screen about a life of a pod. `others` are the other lives of its name, oldest first.
 
-    `unserved` is a sentence if the node cannot act now; "" if it can. Lines have at most `wide` characters:
-    long texts are wrapped, and those in tables cut; None = no limit.
+    `unserved` is a sentence if the node cannot act now; "" if it can. Lines have at most `wide` characters: long texts
+    are wrapped, and cut in tables; None = no limit.
     """
     clock = Clock(explanation.at)
     shown = [*pairs(_heading(explanation, clock, now, unserved), wide=wide)]
@@ -76,7 +76,7 @@ def lines(
 
 
 class Clock:
-    """Writes times of day, with the date if it is not that of the explained moment."""
+    """Writes times of day, with the date if it differs from the date of the explained moment."""
 
     def __init__(self, at: datetime) -> None:
         self._day = at.astimezone().date()
@@ -145,7 +145,7 @@ def _state(container: Explained, one: Explanation, clock: Clock) -> str:
 
 
 def _why(one: Explanation, clock: Clock) -> list[str]:
-    """Return why containers do not start or are not ready, and why they ended last; or who ended a pod that is gone."""
+    """Return why containers do not start or are not ready, and why they ended last; for a gone pod, who ended it."""
     if one.is_gone:
         ended = [each for each in one.changes if each.ends_pod]
         return [f"{each.what}, at {clock(each.at)}" for each in ended[-1:]]
@@ -180,7 +180,7 @@ def _shortened(why_not: str) -> str:
 def _tells(container: Explained, end: End, one: Explanation) -> bool:
     """Return whether a container's last end helps to explain the pod's current state.
 
-    It does not if the container has finished successfully, or if it is ready and has run for so long since that a
+    It does not help if the container has finished successfully, or is ready and has run for so long since then that a
     kubelet would have reset its back-off.
     """
     goes_on = container.runs or container.wait is not None or container.why_not
@@ -359,13 +359,13 @@ def _container(
 
 
 _CUT: Final = (4, 5, 6)
-"""The columns WHY, DECIDED BY and WAITED, whose texts are cut where a terminal is too narrow."""
+"""The columns WHY, DECIDED BY and WAITED: their texts are cut where a terminal is too narrow."""
 _BELOW: Final = (4, 5, 1)
-"""The columns WHY, DECIDED BY and STARTED, which are printed below their row if the table is still too wide."""
+"""The columns WHY, DECIDED BY and STARTED: they are printed below their row if the table is still too wide."""
 
 
 def _no_end(container: Explained, one: Explanation, clock: Clock) -> str:
-    """Return a clause for a container without a shown end: it has not ended, or not in the requested time."""
+    """Return a clause for a container without an end in the table: it has not ended, or not in the requested time."""
     if earlier := [each for each in container.instances if each.has_ended]:
         return f"has not ended in this time, last at {clock(earlier[-1].ended_at)}"
     return "has never ended" if one.known_until >= one.at else f"had never ended by {clock(one.known_until)}"
@@ -381,7 +381,7 @@ def _shown(ends: Sequence[End]) -> list[End]:
 
 def _row(end: End, container: Explained, one: Explanation, clock: Clock, has_log: HasLog) -> tuple[str, ...]:
     instance = end.instance
-    # Nothing waited: it runs again in another sandbox.
+    # There was no wait: the container runs again in another sandbox.
     had_finished = container.is_init and end.cause.kind == "exit 0" and not end.back_off
     return (
         str(instance.restart),
@@ -406,7 +406,7 @@ def _log(instance: Instance, has_log: HasLog) -> str:
 
 
 def _waited(end: End, one: Explanation) -> str:
-    """Return how long the next start waited, the back-off, who cut it short, and what the node lacked for how long."""
+    """Return how long the next start waited, its back-off, who cut it short, and how long the node lacked something."""
     waited = length(end.waited) if end.waited is not None else "-"
     why = [f"back-off {end.back_off}"] if end.back_off else []
     why += ["an operator cut it short"] if end.cut_short else []
@@ -437,7 +437,7 @@ def _last_words(end: End, one: Explanation, log_dir: Path, has_log: HasLog) -> l
 def _changes(one: Explanation, clock: Clock, wide: int | None) -> list[str]:
     """Return the changes to the pod, and the times without a worker or server, in the order of their times."""
     newest = one.changes[-CHANGES_SHOWN:]
-    changes = newest if newest == one.changes else (one.changes[0], *newest[1:])  # the first one made the pod
+    changes = newest if newest == one.changes else (one.changes[0], *newest[1:])  # the first change made the pod
     told = [(each.at, f"{_short(each.what, wide)}{_repeated(each, clock)}") for each in changes]
     told += [(each.begun, absence(each, clock)) for each in one.absences[-ABSENCES_SHOWN:]]
     more = len(one.changes) + len(one.absences) - len(told)
@@ -466,7 +466,7 @@ def _other_life(records: PodRunRecords, clock: Clock) -> str:
 
 
 def lifetime(records: PodRunRecords, clock: Clock) -> str:
-    """Return from when to when a life of a pod lasted."""
+    """Return the begin and the end of a pod's life, as text."""
     until = f"to {clock(records.gone)}" if records.gone is not None else "until now"
     return f"{clock(records.begun)} {until}"
 

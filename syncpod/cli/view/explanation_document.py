@@ -16,7 +16,7 @@ from syncpod.journal.reading import PodRunRecords
 def document(
     explanation: Explanation, others: Sequence[PodRunRecords], *, has_log: HasLog, unserved: str
 ) -> dict[str, Any]:
-    """Return all facts of an explanation, including those that its text leaves out."""
+    """Return all facts of an explanation, also those that the text of `explain` leaves out."""
     records = explanation.records
     return {
         **_life_document(records),

@@ -19,7 +19,7 @@ POD_HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 POD_WIDE: Final = ("IP", "NODE", "OWNER")
 WORKLOAD_WIDE: Final = ("ROLLOUT",)
 _SAID: Final = ("labels", "annotations")
-"""The fields of a pod's document that come from the metadata in the node's list."""
+"""The fields of a pod's document that come from the metadata in its node's list."""
 
 
 def node_status(node: FleetNodeSummary) -> str:
@@ -114,7 +114,7 @@ def node_document(node: FleetNodeView) -> dict[str, Any]:
 def pod_document(node: FleetNodeView, pod: PlacedPod, wanted: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a v1 Pod with the parts that the fleet has. The pod's node has the rest.
 
-    `wanted` is the v1 Pod in the node's list; None = it is not there, as the pod is ending.
+    `wanted` is the v1 Pod in the node's list; None = the list lacks the pod, which is ending.
     """
     told: Mapping[str, Any] = wanted or {}
     report, status = pod.report, {"phase": "Pending"}
@@ -125,7 +125,7 @@ def pod_document(node: FleetNodeView, pod: PlacedPod, wanted: Mapping[str, Any] 
         conditions = [{"type": "Ready", "status": ("True" if report.ready else "False") if known else "Unknown"}]
     meta = {"name": pod.name, "namespace": pod.namespace, "uid": report.uid if report is not None else ""}
     said = {name: dict(told.get("metadata", {}).get(name) or {}) for name in _SAID}
-    said["annotations"].pop(OWNER_ANNOTATION, None)  # in a document that is applied, it would count as the user's own
+    said["annotations"].pop(OWNER_ANNOTATION, None)  # an apply of this document would take it for the user's own
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 _WITHOUT_EFFECT: Final = "notBegun"
-"""The outcome of a start that began ahead of its turn, and whose turn did not come: it has done nothing, and another
-start follows (`syncpod.messages.steps.Outcome`)."""
+"""The outcome of a start that began ahead, and whose turn did not come: it has done nothing, and another start follows
+(`syncpod.messages.steps.Outcome`)."""
 HEADER: Final = ("TIME", "KIND", "WHAT", "OUTCOME", "TRY", "TOOK", "WHY")
 
 
 def lines(records: Sequence[HistoryEntry], *, headers: bool = True) -> list[str]:
-    """Return the history as a table, oldest first; a step stands where it began, before what it has caused."""
+    """Return the history as a table, oldest first. A step is placed at its begin, before its effects."""
     told = [each for each in records if each.outcome != _WITHOUT_EFFECT]
     shown = sorted(zip(_begun(told), told, strict=True), key=lambda each: each[0])
     return columns([*([HEADER] if headers else []), *(_row(record, begun) for begun, record in shown)])
@@ -31,8 +31,8 @@ def lines(records: Sequence[HistoryEntry], *, headers: bool = True) -> list[str]
 def _begun(records: Sequence[HistoryEntry]) -> list[datetime]:
     """Return when each record's step began.
 
-    A start that is begun ahead begins before the step that precedes it has ended. No step is shown to begin later than
-    the one after it.
+    A start ahead begins before the end of the step that precedes it. No step is shown with a later begin than the step
+    after it.
     """
     found: list[datetime] = []
     follower: HistoryEntry | None = None
@@ -71,10 +71,10 @@ def _took(milliseconds: int) -> str:
 
 
 def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
-    """Return what the events of one run show: steps with their attempts, signals, updates, holds.
+    """Return the records that the events of one run give: steps with their attempts, signals, updates, holds.
 
     The workflow itself keeps more: exits, decisions and earlier runs are not in these events. If a step waited for
-    another, and the results of both came together, the two steps are in the order in which they were scheduled.
+    another, and their results came together, the two are in the order of their scheduling.
     """
     scheduled: dict[int, HistoryEvent] = {}
     tries: dict[int, int] = {}
@@ -110,7 +110,7 @@ def from_events(events: Iterable[HistoryEvent]) -> list[HistoryEntry]:
 
 
 def _precedes(step: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether `step` was scheduled first, and `other` waited for the end of `step` before it acted."""
+    """Return whether `step` was scheduled before `other`, and `other` waited for its end before acting."""
     scheduled = [each.activity_task_scheduled_event_attributes for each in (step, other)]
     follows = all(each.activity_type.name.startswith(("create_sandbox", "start_")) for each in scheduled)
     one_task = len({each.workflow_task_completed_event_id for each in scheduled}) == 1

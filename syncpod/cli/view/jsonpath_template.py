@@ -3,8 +3,8 @@ r"""The templates of ``-o jsonpath=``: text with paths in braces, ``{.metadata.n
 Mirrors client-go's util/jsonpath and cli-runtime's JSONPathPrinter, v1.36: the values of a path are separated by
 blanks, objects and lists are JSON, a path without a value prints nothing, and only the template itself ends lines.
 Between ``{range PATH}`` and ``{end}``, the template is repeated for each value of the path, and its paths begin there.
-Differences: an index beyond the end of a list has no value; what `.jsonpath` does not support, and a template without
-any path, are refused.
+Differences: an index beyond the end of a list has no value; a template without any path, and syntax that `.jsonpath`
+does not support, are refused.
 """
 
 from __future__ import annotations

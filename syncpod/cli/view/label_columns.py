@@ -23,7 +23,7 @@ class LabelColumns:
 
     @property
     def header(self) -> tuple[str, ...]:
-        """The columns' names: a key's last part in capitals."""
+        """The names of the columns: for each key, its last part in capitals."""
         return (*(key.rpartition("/")[2].upper() for key in self.keys), *(("LABELS",) if self.whole else ()))
 
     def cells(self, labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ class LabelColumns:
 def read_label_columns(keys: Sequence[str], output: str, *, whole: bool) -> LabelColumns:
     """Return the requested label columns; an entry may have several keys, separated by commas.
 
-    Raises BadInput if `output` has no columns.
+    Raises BadInput for labels if `output` has no columns.
     """
     wanted = tuple(key for words in keys for key in (word.strip() for word in words.split(",")) if key)
     if output not in ("", "wide") and (wanted or whole):

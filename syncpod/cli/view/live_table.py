@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Lines = Callable[[Sequence[Row], Columns], Sequence[str]]
-"""The table's lines for these rows, header included, aligned with what was drawn before."""
+"""Returns the table's lines for these rows, with its header, aligned with the earlier lines."""
 
 
 def can_redraw() -> bool:
@@ -58,7 +58,7 @@ class LiveTable(LiveLines):
     """Draws rows as a table."""
 
     def __init__(self, lines: Lines, console: Console | None = None) -> None:
-        """Draw what `lines` returns, on standard output by default."""
+        """Draw the lines that `lines` returns, on standard output by default."""
         super().__init__(console)
         self._lines, self._table = lines, Columns()
 

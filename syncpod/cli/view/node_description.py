@@ -57,7 +57,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
 
 
 def _sign(fetched: FetchedNode, now: datetime) -> str:
-    """Return when the node's worker gave its last sign of life, or since when it is dead."""
+    """Return when the node's worker last gave a sign of life, or since when it has been dead."""
     if fetched.heard is None:
         return "no sign of it yet" if fetched.lives else "no sign of it: it was stopped, or has never run"
     if fetched.lives:
@@ -66,7 +66,7 @@ def _sign(fetched: FetchedNode, now: datetime) -> str:
 
 
 def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
-    """Return lines about how long a worker's event loop stood still, when, and where."""
+    """Return lines about the stalls of a worker's event loop: how long, when, and where."""
     lasted, ago = short_duration(timedelta(seconds=stall.seconds)), age(stall.since, now)
     verb = "stood" if stall.over else "has stood"
     where = [f"at {place}" for place in reversed(stall.stack)]
@@ -120,13 +120,14 @@ def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
     for each in pods:
         meta, phase = each.pod.metadata, str(each.pod.status.phase or "Pending")
-        # The source's list may name another pod, which waits for this pod's name; a silent pod's marks are not known.
+        # The list of the source may name another pod, which waits for this pod's name. The marks of a silent pod are
+        # not known.
         listed = sources.get((meta.namespace, meta.name), API_SOURCE)
         source = (list_of(meta) or API_SOURCE) if each.current else listed
         lived = age(meta.creation_timestamp, now)
         if why_orphaned(each.wire):
             phase = STATUS
-        elif not each.current:  # its age may be only that of its workflow's current run
+        elif not each.current:  # the age may be only that of the workflow's current run
             created = read_moment(each.recorded.created)
             phase, lived = f"{phase}?", "?" if created is None else age(created, now)
         rows.append((meta.namespace, meta.name, phase, source, lived))

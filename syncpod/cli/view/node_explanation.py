@@ -20,8 +20,8 @@ from syncpod.node.recorded_events import NodeEvent
 _SHOWN: Final = 10
 """Maximum number of events of the node, and of due actions, that are shown; `-o json` has all."""
 _CUT: Final = (3, 4, 5)
-"""The columns WHY, DECIDED BY and NOW. On a narrow terminal their texts are cut, or, if that does not suffice, printed
-below the row. A pod's name is never cut, since the next command takes it."""
+"""The columns WHY, DECIDED BY and NOW. On a narrow terminal, their texts are cut; if that does not suffice, they are
+printed below the row. A pod's name is never cut, since the next command takes it."""
 
 
 def lines(
@@ -40,7 +40,8 @@ def lines(
     """Return one screen about a node's pods since a moment. `served` has sentences about the node itself.
 
     Lines have at most `wide` characters, so that long texts are cut; None = no limit. `orphans` are the UIDs of pods
-    that run without a workflow, for which nothing is due. `unserved`: what must come before the node can act.
+    that run without a workflow, for which nothing is due. `unserved` is the thing that must happen before the node can
+    act.
     """
     shown = [
         *pairs(
@@ -108,7 +109,7 @@ def _repeated(event: NodeEvent) -> str:
 
 
 def _due(summary: JournalSummary, now: datetime, orphans: Collection[str]) -> list[tuple[datetime, Explanation, str]]:
-    """Return what happens next by itself, soonest first: when, to which pod, and what. `orphans` are left out."""
+    """Return the actions that are due, soonest first: when, for which pod, and which action. `orphans` are left out."""
     found = []
     for each in (due for due in summary.due if due.life.uid not in orphans):
         one = explain(each, now)

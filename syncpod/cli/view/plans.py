@@ -49,7 +49,7 @@ def print_plans(plans: Sequence[Mapping[str, Any]], output: str = "") -> None:
 
 
 def _left(until: str) -> str:
-    """Return how long it is until a time, in words; never negative, although the answer took a moment."""
+    """Return the remaining time until a moment, in words; never negative, although the answer took a moment."""
     return short_duration(max(datetime.fromisoformat(until) - datetime.now(UTC), timedelta()))
 
 

@@ -1,4 +1,4 @@
-"""The drawing of ``syncpod tree``: nodes, pods, containers, and what each waits for. Values in, text out."""
+"""The drawing of ``syncpod tree``: nodes, pods, containers, and the thing that each waits for. Values in, text out."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Branch:
 
     pod: ListedPod
     holds: Sequence[Mapping[str, Any]] = ()
-    """Its back-offs: the holds in the answer of its workflow to the query `plan`."""
+    """Its back-offs: the holds in its workflow's answer to the query `plan`."""
     steps: Sequence[PendingStep] = ()
     """Its pending steps in Temporal."""
     doing: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """The running step of each container, and what it does now, as reported by the node's worker. By container."""
+    """For each container, its running step, and the present action of that step as its node's worker reports it."""
 
 
 def is_settled(pod: Mapping[str, Any]) -> bool:
@@ -146,7 +146,7 @@ def _is_due(name: str, branch: Branch) -> bool:
 
 
 def _waits(kind: str, status: Mapping[str, Any], branch: Branch, now: datetime | None) -> str:
-    """Return what a container waits for; "" = nothing. Without `now`, times are written as moments, not as spans."""
+    """Return the thing that a container waits for; "" = nothing. Without `now`, times are moments, not spans."""
     state = status.get("state") or {}
     name = str(status.get("name", ""))
     if hold := next((each for each in branch.holds if each.get("subject") == name), None):
@@ -165,7 +165,7 @@ def _waits(kind: str, status: Mapping[str, Any], branch: Branch, now: datetime |
 
 
 def _start(name: str, branch: Branch) -> str:
-    """Return what a container that has yet to start waits for: what comes before it, or its own start."""
+    """Return the thing that a container's start waits for: the containers before it, or the container's own start."""
     if (first := _unfinished(branch)) and first != name:
         return f"init container {first}"
     if not _has_sandbox(branch):
@@ -175,7 +175,7 @@ def _start(name: str, branch: Branch) -> str:
 
 
 def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
-    """Yield what the pod as a whole waits for: steps, and back-offs that belong to no container."""
+    """Yield the things that the pod as a whole waits for: steps, and back-offs that belong to no container."""
     names = {status.get("name") for _, status in _statuses(branch)}
     for hold in branch.holds:
         if hold.get("subject") not in names:
@@ -194,7 +194,7 @@ def _of_the_pod(branch: Branch, now: datetime | None) -> Iterator[str]:
 
 
 def _held(hold: Mapping[str, Any], now: datetime | None, does: str = "starts") -> str:
-    """Return a clause about a back-off: its reason and its end; `does` is what happens then."""
+    """Return a clause about a back-off: its reason and its end; `does` is the verb for the action at its end."""
     until = read_moment(hold.get("until"))
     if until is None:
         return f"an operator: {hold.get('reason')}"

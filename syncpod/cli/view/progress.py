@@ -77,7 +77,7 @@ def fitting(reasons: Sequence[str], pods: int, *, width: int, height: int) -> tu
     """Return the reasons that fit below the table on a terminal of that size, and the number of the table's lines.
 
     Two more lines are for the table's header, and for the cursor. If not everything fits, the reasons get a third of
-    the lines, and the last one says how many are left out.
+    the lines, and the last line has the number of those left out.
     """
     room = height - 2
     heights = [len(textwrap.wrap(reason, width)) for reason in reasons]

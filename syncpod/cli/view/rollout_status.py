@@ -23,7 +23,7 @@ class RolloutStatus:
 def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
     """Return the status of the rollout of a workload's newest template.
 
-    `revision`: the status is "failed" if the newest revision has another number; 0 = any number will do.
+    The status is "failed" if the newest revision has another number than `revision`; 0 = any number.
     """
     traits = KINDS[view.kind]
     kind = traits.title
@@ -44,7 +44,7 @@ def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
         return RolloutStatus("failed", f"{named} exceeded its progress deadline: {view.stalled}")
     updated = min(view.updated if is_target else 0, view.desired)
     waiting = f"Waiting for {named} rollout to finish"
-    if traits.is_per_node and view.complete:  # lost and cordoned nodes count in the numbers, but not for the rollout
+    if traits.is_per_node and view.complete:  # they count a lost or cordoned node, but the rollout does not
         return RolloutStatus("done", f"{named} successfully rolled out")
     if updated < view.desired:
         said = f"{updated} out of {view.desired} new {traits.pods} have been updated"

@@ -20,7 +20,7 @@ _UNDERWAY: Final = frozenset({"Pending", "ContainerCreating", "PodInitializing",
 
 @dataclass(frozen=True)
 class Row(OfDocument):
-    """One line of a table: its cells, and their object, as in a Table of Kubernetes."""
+    """One line of a table: its cells and its object, as in a Table of Kubernetes."""
 
     cells: tuple[str, ...]
     """The cells, the name first; without the namespace."""
@@ -31,16 +31,16 @@ class Row(OfDocument):
     status: str = ""
     """A pod's status, which is the third cell, after READY; "" = the object is not a pod."""
     steady: Any = None
-    """A value that changes only if the object does, for a watch; None = all cells except ages."""
+    """A value that changes only when the object changes, for a watch; None = all cells except ages."""
 
     @property
     def current(self) -> bool:
-        """Whether the object has answered; if not, its cells are marked with ``?``."""
+        """Whether the object has answered. If it has not, its cells are marked with ``?``."""
         return not self.status.endswith("?")
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is a pod that runs and is ready, or has completed."""
+        """Whether the object is a pod that runs and is ready, or that has completed."""
         if self.status != "Running":
             return self.status == "Completed"
         ready, _, total = self.cells[1].partition("/")
@@ -69,7 +69,7 @@ def coloured_lines(
 ) -> list[str]:
     """Return the lines of a table of pods without its wide columns. The status is coloured if `stream` takes colours.
 
-    The lines are aligned with those printed before to `table`.
+    They are aligned with the earlier lines of `table`.
     """
     return painted(head, [one.cells[: len(HEADER)] for one in pods], pods, stream=stream, table=table)
 
@@ -96,7 +96,7 @@ def painted(
 
 
 def marked_note(why: Sequence[str], names: Sequence[str]) -> str:
-    """Return the note below a table with marked pods; `why` has reasons why some of them do not answer."""
+    """Return the note below a table with marked pods; `why` has the reasons why some of these pods do not answer."""
     which = f"pod {names[0]}" if len(names) == 1 else f"{len(names)} pods"
     away = f"{', '.join(why)}; " if why else ""
     return f"Note: {away}what is marked with ? is what was last recorded of {which}"

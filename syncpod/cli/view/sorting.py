@@ -1,6 +1,7 @@
 """``--sort-by=.metadata.creationTimestamp``: the order of objects by a field's value.
 
-Mirrors kubectl's pkg/cmd/get/sorter.go, v1.36: objects without the field come first; equal ones keep their order.
+Mirrors kubectl's pkg/cmd/get/sorter.go, v1.36: objects without the field come first; objects with equal values keep
+their order.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class SpanTree:
             self._below[span.parent].append(span)
 
     def unaccounted(self, span: Span) -> int:
-        """Return the nanoseconds of a span that no span below it accounts for."""
+        """Return the nanoseconds of a span outside all spans below it."""
         reached, gaps = span.begun, 0
         for child in self._below[span.id]:
             gaps += max(0, child.begun - reached)
@@ -35,13 +35,13 @@ class SpanTree:
 
     @property
     def unaccounted_in_all(self) -> int:
-        """The nanoseconds of the sync that no span accounts for: between its spans, and between the calls of a step."""
+        """The nanoseconds of the sync outside all spans: between its spans, and between the calls of a step."""
         steps = [span for span in self._below[self.root.id] if self._below[span.id]]
         return sum(map(self.unaccounted, (self.root, *steps)))
 
     @property
     def gaps(self) -> float:
-        """The fraction of the sync that no span accounts for."""
+        """The fraction of the sync outside all spans."""
         return self.unaccounted_in_all / self.root.took if self.root.took else 0.0
 
     def lines(self, since: int | None = None) -> list[str]:
@@ -92,7 +92,7 @@ def traces_of(spans: Sequence[Span], uid: str, begun: datetime, ended: datetime)
 
 
 def lines(trees: Sequence[SpanTree]) -> list[str]:
-    """Return the lines of all trees, with times from the start of the first one, and how much no span accounts for."""
+    """Return the lines of all trees, with times from the start of the first one, and the time outside all spans."""
     since = trees[0].root.begun
     whole = sum(tree.root.took for tree in trees)
     gaps = sum(tree.unaccounted_in_all for tree in trees)

@@ -15,7 +15,7 @@ NOT_KNOWN: Final = (
     "A step's time is from its scheduling to its result, including the wait for the worker and all tries.",
     "The journal does not have the calls to the runtime within a step. Traces have them: --trace (docs/traces.md).",
 )
-"""Remarks about the figures: what they include, and what they leave out."""
+"""Remarks about the figures: the times that they include and leave out."""
 
 
 def heading(records: PodRunRecords, start: Start) -> str:

@@ -30,12 +30,12 @@ class UnheardPod:
     """The kind of its workload; "" = it has none, since its manifest names the node."""
     rule: WhenLost
     copy: WorkloadPod | None
-    """The pod in its workload's view; None = it has no workload, or is not in that view."""
+    """The pod in its workload's view; None = the pod has no workload, or that view lacks the pod."""
     silent: str = ""
-    """A clause about how the node failed to answer before it counted as Unknown; "" = it is Unknown."""
+    """A clause about a node that has not answered and does not count as Unknown yet; "" = it is Unknown."""
 
     def status(self, now: datetime) -> str:
-        """Return that the pod's current state is not known, and why, in a clause."""
+        """Return a clause: the pod's current state is not known, and why."""
         return f"not known: {self.silent or silence(self.node, now)}"
 
     def last(self, now: datetime) -> str:
@@ -48,7 +48,7 @@ class UnheardPod:
         return ", ".join(said)
 
     def then(self, now: datetime) -> list[str]:
-        """Return what the fleet does next, and what the node itself does meanwhile, in sentences."""
+        """Return the next action of the fleet, and what the node does meanwhile, in sentences."""
         has_ended = self.placed.report is not None and self.placed.report.phase in ("Succeeded", "Failed")
         return [self.next(now), *([] if has_ended or self.placed.state == "ending" else [self._meanwhile()])]
 
@@ -59,7 +59,7 @@ class UnheardPod:
         return f"if node {self.node.name} runs, the pod runs on there"
 
     def next(self, now: datetime) -> str:
-        """Return what the fleet does next, in a sentence."""
+        """Return the next action of the fleet, in a sentence."""
         node, copy = self.node.name, self.copy
         if self.placed.state == "ending":
             why = f" ({self.placed.why})" if self.placed.why else ""
@@ -123,7 +123,7 @@ def explained(pod: UnheardPod, now: datetime) -> list[str]:
 
 
 def explained_document(pod: UnheardPod, now: datetime) -> dict[str, Any]:
-    """Return what ``explain -o json`` prints."""
+    """Return the document that ``explain -o json`` prints."""
     placed, copy = pod.placed, pod.copy
     report = placed.report.model_dump(mode="json", by_alias=True, exclude_none=True) if placed.report else None
     return {
@@ -142,7 +142,7 @@ def explained_document(pod: UnheardPod, now: datetime) -> dict[str, Any]:
 
 
 def explained_node(node: FleetNodeView, now: datetime, silent: str = "") -> list[str]:
-    """Return what ``explain`` prints of a node that is Unknown, or has not answered as `silent` says."""
+    """Return the lines that ``explain`` prints of a node that is Unknown, or has not answered (`silent` says how)."""
     ending = sum(each.state == "ending" for each in node.placed)
     count = "1 pod is" if len(node.placed) - ending == 1 else f"{len(node.placed) - ending} pods are"
     withdrawn = f", and {ending} withdrawn" if ending else ""
@@ -157,7 +157,7 @@ def explained_node(node: FleetNodeView, now: datetime, silent: str = "") -> list
 
 
 def explained_node_document(node: FleetNodeView, now: datetime, silent: str = "") -> dict[str, Any]:
-    """Return what ``explain -o json`` prints of a node that is Unknown, or has not answered."""
+    """Return the document that ``explain -o json`` prints of a node that is Unknown, or has not answered."""
     why = [silent or silence(node, now), *([node.trouble] if node.trouble else [])]
     return {"kind": "Node", "name": node.name, "status": "Unknown", "pods": len(node.placed), "why": why}
 

@@ -1,4 +1,4 @@
-"""Why a pod is not ready: which of its containers are not, and the state of each. Pure."""
+"""Why a pod is not ready: its containers that are not ready, and the state of each. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from syncpod.pod import Container, ContainerStateTerminated, ContainerStatus, Po
 
 
 def unready(pod: Pod) -> str:
-    """Return the pod's status, followed by what keeps it from being ready.
+    """Return the pod's status, followed by the reason why it is not ready.
 
-    That is the message of the pod's status; else each container that is not ready, with the reason and message of its
-    state, exit code or probe; else its readiness gates. Containers that only wait for an init container are left out.
+    The reason is the message of the pod's status; else each container that is not ready, with the reason and message of
+    its state, its exit code or its probe; else the readiness gates. Containers that only wait for an init container are
+    left out.
     """
     word = summarize(pod_to_wire(pod)).status
     why = _one_line(pod.status.message) or "; ".join(_containers(pod, word.removeprefix("Init:"))) or _gates(pod)
@@ -63,7 +64,7 @@ def _is_initializing(entry: ContainerStatus) -> bool:
 
 
 def _state(container: Container, entry: ContainerStatus, word: str) -> str:
-    """Return a colon and a container's state; "" if that would only repeat `word`."""
+    """Return a colon and a container's state; "" if the state would only repeat `word`."""
     if entry.state.terminated is not None:
         said = _ended(entry.state.terminated, word)
     elif entry.state.running is not None:

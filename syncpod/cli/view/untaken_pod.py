@@ -23,7 +23,7 @@ def silence_of(node: FleetNodeSummary, now: datetime) -> str:
 
 
 def why_untaken(node: FleetNodeView, now: datetime) -> list[str]:
-    """Return sentences that the node has not accepted the pod yet, and what is known of the reason."""
+    """Return sentences: the node has not accepted the pod yet, and why, as far as the reason is known."""
     known = silence_of(node, now) or ("" if node.presence == "Ready" else f"node {node.name} is {node.presence}")
     sentences = [f"node {node.name} has not taken the pod yet" + (f": {known}" if known else "")]
     return sentences + ([f"node {node.name} does not answer as it should: {node.trouble}"] if node.trouble else [])
@@ -79,7 +79,7 @@ def explained_without_node(namespace: str, pod: PendingPod, why: str) -> list[st
 
 
 def explained_document(node: FleetNodeView, pod: PlacedPod, now: datetime) -> dict[str, Any]:
-    """Return what ``explain -o json`` prints."""
+    """Return the document that ``explain -o json`` prints."""
     named = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "node": node.name}
     return {**named, "status": "Pending", "why": why_untaken(node, now), "next": _next(node)}
 

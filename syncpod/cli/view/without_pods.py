@@ -10,7 +10,7 @@ from syncpod.messages.workload import WorkloadView
 
 @dataclass(frozen=True)
 class WithoutPods:
-    """Why there are no pods, and what would change that."""
+    """Why there are no pods, and which event would change that."""
 
     why: tuple[str, ...]
     next: str
