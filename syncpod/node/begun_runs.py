@@ -1,9 +1,9 @@
-"""Refuses a second use of a signed start: a start may begin one run, and none after a newer start of its workflow.
+"""Refuses a second use of a signed start: a start may begin only one run, and no run if its workflow has a newer start.
 
 A signature proves who wrote a start, but not when it is used. Anybody who can read a history could start the workflow
 again with a copy of an earlier input, although the pod has been deleted or changed since. So the node records which
-start began each run. A copy is refused before its run has read anything, and again at each replay of that run. A start
-that was never seen is accepted if it was signed after the newest recorded start of its workflow.
+start began each run. A copy is refused before its run has read anything, and again at each replay of that run. A new
+start is accepted if it was signed after the newest recorded start of its workflow.
 
 The file ``begun`` in the state directory has one line for each run, oldest first. When it has twice as many lines as
 are kept, it is rewritten with the newest runs of each workflow.
@@ -28,7 +28,8 @@ RUNS_KEPT: Final = 20
 """Maximum number of recorded runs of one workflow. Older runs cannot be replayed any more, for example for a query.
 Some pods continue as new each hour."""
 WORKFLOWS_KEPT: Final = 10_000
-"""Maximum number of recorded workflows. For a dropped workflow, the newest start of all dropped workflows counts."""
+"""Maximum number of recorded workflows. Starts of a dropped workflow are compared with the newest start of all dropped
+workflows."""
 
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 
@@ -97,7 +98,7 @@ class BegunRuns:
         opened = os.open(self._path, flags, 0o600)
         try:
             size, data = os.fstat(opened).st_size, line.encode()
-            if os.write(opened, data) < len(data):  # the disk is full, and the next record would be joined to this half
+            if os.write(opened, data) < len(data):  # the disk is full, and the next record would follow a half one
                 os.ftruncate(opened, size)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:

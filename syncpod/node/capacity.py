@@ -26,7 +26,7 @@ _KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemera
 
 
 class CapacityInvalid(ValueError):
-    """A capacity is set to an invalid value; the text says which, and what a valid one looks like."""
+    """A capacity is set to an invalid value; the text names the value and describes a valid one."""
 
 
 class NodeAmounts(NamedTuple):
@@ -109,7 +109,7 @@ def _parsed(what: str, text: str, names: tuple[str, ...], more: str, example: st
 
 
 def _huge_pages(directory: Path) -> dict[str, int]:
-    """Return the bytes of huge pages by resource name, including sizes of which there are no pages."""
+    """Return the bytes of huge pages by resource name, including sizes without pages."""
     found: dict[int, int] = {}
     for entry in directory.iterdir() if directory.is_dir() else ():
         if matched := re.fullmatch(r"hugepages-(\d+)kB", entry.name):

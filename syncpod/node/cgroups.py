@@ -1,6 +1,6 @@
 """Lists and kills the processes in a pod's cgroup, and removes the cgroup.
 
-Runtimes do not remove it: RemovePodSandbox leaves the pod's cgroup, usually empty, in every controller's hierarchy.
+Runtimes do not remove the cgroup: RemovePodSandbox leaves it, usually empty, in every controller's hierarchy.
 """
 
 import os
@@ -15,9 +15,9 @@ from syncpod.translation.context import NodeContext
 
 
 def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: Path = MOUNTINFO) -> tuple[str, ...]:
-    """Return the ids of those containers and sandboxes of the pod whose cgroups have processes. Blocks.
+    """Return the ids of the pod's containers and sandboxes whose cgroups have processes. Blocks.
 
-    Runtimes put each cgroup beneath the pod's and name it after the id: ``<id>``, or with systemd
+    Runtimes put these cgroups beneath the pod's and name them after the id: ``<id>``, or with systemd
     ``<runtime>-<id>.scope``. Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     found: set[str] = set()
@@ -55,7 +55,7 @@ def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO)
 
 
 def count_processes(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> int | None:
-    """Return how many processes are in a pod's cgroup, its sandbox's included; None if it has no cgroup. Blocks.
+    """Return the number of processes in a pod's cgroup, its sandbox's included; None if it has no cgroup. Blocks.
 
     Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """

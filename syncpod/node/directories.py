@@ -53,9 +53,9 @@ class Directory:
     path: Path
     mode: int
     shared: bool = False
-    """Others, such as a kubelet, use it too: if it exists, its permissions are not changed."""
+    """True if others, such as a kubelet, use the directory too: if it exists, its permissions are not changed."""
     trusted: Path | None = None
-    """A directory above that pods cannot replace, although they may write beneath it; None = the parent."""
+    """An ancestor that pods cannot replace, although they may write beneath it; None = the parent."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class PodPlan:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """The needs of a container before it is created; the last three fields are for its /etc/hosts, if any."""
+    """The needs of a container before it is created. The last three fields are for its /etc/hosts, if it has one."""
 
     directories: tuple[Directory, ...]
     etc_hosts: Path | None
@@ -121,7 +121,7 @@ def prepare_pod(plan: PodPlan, store: ObjectStore) -> None:
 
 
 def make_directories(directories: tuple[Directory, ...]) -> None:
-    """Make the missing ones of these directories, in their order. Blocks; safe to repeat. Raises OSError."""
+    """Make those of these directories that are missing, in this order. Blocks; safe to repeat. Raises OSError."""
     for directory in directories:
         _make(directory)
 
@@ -216,9 +216,9 @@ def _remove_volumes(node: NodeContext, uid: str) -> None:
 
 
 def _require_unpublished(directory: Path) -> None:
-    """Raise StillMounted as long as storage drivers have mounts there: only the drivers may unmount them.
+    """Raise StillMounted as long as storage drivers have mounts in a volume: only the drivers may unmount them.
 
-    Called before anything is removed: a removal may move directories, and a driver cannot find a mount that has moved.
+    Call it before anything is removed: a removal may move directories, and a driver cannot find a mount that has moved.
     """
     for place in directory.glob("*/mount"):
         if is_mount(place):
@@ -277,9 +277,9 @@ def _make(directory: Directory) -> None:
 def _is_made(directory: Directory) -> bool:
     """Try to make a directory by two system calls; return whether it now exists with the right permissions.
 
-    If not, the caller makes it, or finds the error, by a dozen safer calls. A container's start makes or finds a dozen
-    directories. Only for a directory in a trusted one: neither call follows a symlink there, and nobody else can
-    replace the directory.
+    If it does not, the caller makes it, or finds the error, by a dozen safer calls. This saves time: a container's
+    start needs a dozen directories. Only for a directory in a trusted one: neither call follows a symlink there, and
+    nobody else can replace the directory.
     """
     existed = False
     try:
@@ -305,7 +305,7 @@ def _make_in(above: int, directory: Directory) -> None:
     try:
         if existed and directory.shared:
             return
-        # Override the umask, and complete what a crash left unfinished.
+        # Override the umask, and correct the permissions that a crash left unset.
         if stat.S_IMODE(os.fstat(opened).st_mode) != directory.mode:
             Path(f"/proc/self/fd/{opened}").chmod(directory.mode)
     finally:

@@ -70,7 +70,7 @@ class Taken:
     def refusal(self, demand: Demand, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
         """Return the first reason, in the kubelet's order, why one more pod does not fit; None if it fits.
 
-        `matches` is whether the node has the labels and the name that the pod requires. A resource that the pod does
+        `matches` is True if the node has the labels and the name that the pod requires. A resource that the pod does
         not request is ignored, even if other pods take more of it than the node has.
         """
         if PODS in capacity and self.pods + 1 > capacity[PODS]:
@@ -98,7 +98,7 @@ class Taken:
 
 
 def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tuple[Refusal, bool] | None:
-    """Return why a pod's new requests do not fit beside the other pods, and whether they never can; None if they fit.
+    """Return why a pod's new requests do not fit beside the other pods, and True if they never can; None if they fit.
 
     Mirrors allocation_manager.go, v1.36, canAdmitPod. Difference: a request for more than the whole node has can never
     fit, as in kubelets up to 1.35. In 1.36 an API server refuses such a resize (plugin/pkg/admission/podresize);

@@ -15,7 +15,7 @@ from syncpod.translation.context import Host, NodeContext, Resolver
 from syncpod.translation.dns import parse_resolv_conf
 
 _STUB = ("127.0.0.53",)
-"""systemd-resolved listens on the host's loopback, which a pod with its own network cannot reach."""
+"""systemd-resolved's stub listens on the host's loopback, which a pod with its own network cannot reach."""
 
 
 def read_host(root: Path = Path("/")) -> Host:

@@ -1,4 +1,4 @@
-"""The node's own registry credentials, which every pod on it may use: a file as `docker login` writes it.
+"""The node's own registry credentials, which every pod on it may use. The file has the format of `docker login`.
 
 Mirrors credentialprovider/provider.go, v1.36, defaultDockerConfigProvider.
 """

@@ -37,7 +37,7 @@ _ALLOWED: Final = (
 
 
 class NodeLabelsInvalid(ValueError):
-    """Labels of a node are invalid; the text says which one, and what a valid one looks like."""
+    """Labels of a node are invalid; the text names one and describes a valid one."""
 
 
 def node_labels(name: str, added: Mapping[str, str]) -> Mapping[str, str]:

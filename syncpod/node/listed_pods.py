@@ -113,7 +113,10 @@ class ListedPods:
     def _is_believed(
         self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedEntries], odd: dict[str, str]
     ) -> bool:
-        """Return whether an entry belongs to the pod that it names; if not, add it to `odd` and doubt its pods."""
+        """Return whether an entry belongs to the pod that it names.
+
+        If not, add it to `odd`, and set `doubt` of its pods.
+        """
         known = self._vouched.get(entry.id)
         if known is entry and not twice:
             return True
@@ -171,7 +174,7 @@ def whose(thing: Entry) -> tuple[str | int, ...]:
 
 
 def still_there(entry: Entry) -> Unreadable:
-    """Return the error for an entry that the runtime no longer lists, although the entry still has a status."""
+    """Return the error for an entry that the runtime no longer lists, although it still returns a status of it."""
     operation = "list_podsandbox" if isinstance(entry, SandboxSummary) else "list_containers"
     text = f"the runtime does not list {_kind(entry)} {entry.id}, {_described(entry)}, although it answers about it"
     return Unreadable(operation, "INTERNAL", text)
@@ -187,7 +190,7 @@ def owner_of(answer: SandboxStatus | ContainerAnswer) -> Owner:
 
 
 def is_same(listed: Entry, owner: Owner | None) -> bool:
-    """Return whether `owner`, as `owner_of` returned it for a status, is also the owner of a list's entry."""
+    """Return whether a list's entry has this `owner`, which `owner_of` has returned for a status."""
     if owner is None:
         return False
     uid, incarnation, number, name = owner

@@ -48,7 +48,7 @@ class LogDirectory:
         return [found[name] for name in sorted(found)]
 
     def is_there(self, name: str) -> bool:
-        """Return whether anything has this name, a dangling link too."""
+        """Return whether anything has this name, even a dangling link."""
         try:
             self._stat(name)
         except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Links to containers' logs, by which log agents find them: ``<pod>_<namespace>_<container>-<id>.log``.
+"""Links to containers' logs, by which log agents find the logs: ``<pod>_<namespace>_<container>-<id>.log``.
 
-They lie in ``containers`` next to the directory of the pods' logs: in ``/var/log/containers`` for ``/var/log/pods``, as
-the kubelet has them. Another kubelet may use the same directory, so only links that lead into a pod's logs of this node
-are touched. Everything blocks.
+The links lie in ``containers`` next to the directory of the pods' logs: in ``/var/log/containers`` for
+``/var/log/pods``, as the kubelet has them. Another kubelet may use the same directory, so only links that lead into a
+pod's logs of this node are touched. Everything blocks.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def make_log_link(log_dir: Path, log: Path, container: str, container_id: str) -
 
 
 def remove_log_link(log_dir: Path, log: Path, container: str, container_id: str) -> None:
-    """Remove the link to a container's log, if it still leads there (removeContainerLog). Raises OSError."""
+    """Remove the link to a container's log, if it still leads to that log (removeContainerLog). Raises OSError."""
     link = _link(log_dir, log, container, container_id)
     if link is not None and _target(link) == log:
         link.unlink(missing_ok=True)
 
 
 def remove_pod_links(logs: Path, namespace: str, pod: str) -> None:
-    """Remove every link into a pod's logs, `logs`; safe to repeat. Raises OSError."""
+    """Remove every link into `logs`, a pod's log directory; safe to repeat. Raises OSError."""
     begins = f"{pod}_{namespace}_"[:_LONGEST]
     for link, target in _links(links_directory(logs.parent), begins):
         if target.is_relative_to(logs):
@@ -54,7 +54,7 @@ def remove_pod_links(logs: Path, namespace: str, pod: str) -> None:
 
 
 def remove_all_links(log_dir: Path) -> None:
-    """Remove every link to a log below `log_dir`, and their directory if it is empty then. Raises OSError."""
+    """Remove every link to a log below `log_dir`, and then the links' directory if it is empty. Raises OSError."""
     directory = links_directory(log_dir)
     for link, target in _links(directory):
         if target.is_relative_to(log_dir):
@@ -64,7 +64,7 @@ def remove_all_links(log_dir: Path) -> None:
 
 
 class Dangling(NamedTuple):
-    """A link to a log that is not there."""
+    """A link to a log that does not exist."""
 
     link: Path
     container_id: str

@@ -4,7 +4,7 @@ Mirrors kuberuntime/logs/logs.go, v1.36, ReadLogs: the last lines, and those sin
 file; rotated files are read only on request. Differences:
 
 - On a rotation, the followed file is read until no process writes to it, then every newer file in order, compressed or
-  not. The kubelet jumps to the newest, and loses what is in between.
+  not. The kubelet jumps to the newest, and loses the lines in between.
 - A log that is not at its path, because it is being rotated, is read from its new place.
 """
 
@@ -109,7 +109,7 @@ async def _blocks(
                     at_end = loop.time() - last_read > _SETTLED_SECONDS
                     await asyncio.sleep(_POLL_SECONDS)
                 elif not at_end:
-                    at_end = True  # its writer has gone, and has written all: read once more
+                    at_end = True  # its writer has gone, so its content is final: read once more
                 elif (newer := await do(partial(_opened, path, following))) is not None:
                     _close(file, do)
                     file, at_end, last_read = newer, False, loop.time()
@@ -117,7 +117,7 @@ async def _blocks(
             if ended or runs is None:
                 break
             if loop.time() - asked > _ALIVE_SECONDS:
-                # When the end is known, everything has been written: read once more.
+                # Once the end is known, all output is in the log: read once more.
                 asked, ended = loop.time(), not await runs()
                 continue
             await asyncio.sleep(_POLL_SECONDS)
@@ -180,7 +180,7 @@ class _LogFile:
     def following(self) -> Path | None:
         """Return the next newer file; None if this is the growing one."""
         if self._is_at_path():
-            return None  # whatever its name: log_rotation.py renames a log, and back if the runtime does not reopen it
+            return None  # under any name: log_rotation.py renames a log, and back if the runtime does not reopen it
         name = self._name()
         if name != self._path.name:
             newer = [file for file in rotated_files(self._path) if file.name.removesuffix(COMPRESSED) > name]
@@ -190,7 +190,7 @@ class _LogFile:
         return self._path  # it was removed, and the runtime has created another
 
     def _name(self) -> str:
-        """Return the file's current name, or its last name if the file was removed: a rotation renames files."""
+        """Return the file's current name, since a rotation renames files; its last name if the file was removed."""
         if self._compressed:
             return self._opened.name.removesuffix(COMPRESSED)
         return Path(os.readlink(f"/proc/self/fd/{self._stream.fileno()}").removesuffix(_DELETED)).name  # noqa: PTH115

@@ -21,12 +21,12 @@ class LoopStall(BaseModel):
     since: datetime
     """When the loop last ran."""
     seconds: float
-    """How long it has been stalled, or was stalled if it is `over`."""
+    """Seconds for which the loop has been stalled, or was stalled if the stall is `over`."""
     doing: Literal["computes", "waits"] = "waits"
     """`computes` if the loop's thread uses a CPU, `waits` if it is blocked in a call."""
     stack: tuple[str, ...] = ()
-    """Where the loop's thread was, outermost first: ``file:line function``. The entries name code, and show no
-    values."""
+    """The position of the loop's thread, outermost call first: ``file:line function``. The entries name code, and show
+    no values."""
     over: bool = False
 
 

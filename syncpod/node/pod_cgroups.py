@@ -70,7 +70,7 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
 
 
 def unenforced_as_a_whole(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> tuple[str, ...]:
-    """Return why pod-level limits of a pod that has no cgroup yet cannot be enforced, a sentence for each; () if none.
+    """Return a sentence for each pod-level limit that cannot be enforced on a pod without a cgroup so far; () if none.
 
     Blocks. Raises OSError.
     """
@@ -97,7 +97,7 @@ def _pids_refused(node: NodeContext, why: str) -> str:
 
 
 def limit_all_pods(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
-    """Give the cgroup above all pods its weight and limits; make it if needed. Return which limits it lacks, or "".
+    """Give the cgroup above all pods its weight and limits; make it if needed. Return the limits that it lacks, or "".
 
     A memory limit at or below the pods' present use is not set: the kernel would kill some pods' processes at once.
     Safe to repeat; blocks; never fails. Mirrors cm/node_container_manager_linux.go, v1.36,
@@ -166,7 +166,7 @@ def read_memory_limit(node: NodeContext, pod: Pod, container_id: str, *, mountin
 
 
 def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Set those limits of the pod's cgroup that are given; the others stay as they are. Safe to repeat; blocks.
+    """Set the given limits of the pod's cgroup; all others stay as they are. Safe to repeat; blocks.
 
     Mirrors cm/pod_container_manager_linux.go, v1.36, SetPodCgroupConfig. A limit that cannot be set is left out, or
     raises :class:`LimitsRefused`, as in `make_pod_cgroup`. Raises OSError if the kernel refuses.
@@ -184,7 +184,7 @@ def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, moun
 
 
 def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Set the weights of the existing tiers: the burstable's to its pods' requests, best-effort's to the least.
+    """Set the weights of the existing tiers: the burstable one by its pods' requests, best-effort to the minimum.
 
     Mirrors cm/qos_container_manager_linux.go, v1.36, setCPUCgroupConfig. Safe to repeat; blocks. Raises OSError.
     """
@@ -217,12 +217,12 @@ def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> Non
 
 
 def remove_left_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Remove the tiers that are empty, and the cgroup above all pods, from every hierarchy: the node is purged.
+    """Remove the empty tiers, and the cgroup above all pods, from every hierarchy: the node is purged.
 
     Unlike `remove_empty_tiers`, this also removes cgroups without our mark, which the runtime has made in hierarchies
-    that we set no limits in. The cgroup above all pods stays if it is in use, or existed before the node. It existed
-    before if `remove_empty_tiers` has left it in a hierarchy with the CPU controller: the node's own cgroup has a mark
-    there. Blocks. Raises OSError.
+    where we set no limits. The cgroup above all pods stays if it is in use, or if it is older than the node. It is
+    older if `remove_empty_tiers` has left it in a hierarchy with the CPU controller, where a cgroup of the node's own
+    has a mark. Blocks. Raises OSError.
     """
     remove_empty_tiers(node, mountinfo=mountinfo)
     top = tier_cgroup(node, "").relative_to("/")
@@ -239,7 +239,7 @@ def remove_left_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None
 
 
 def _hierarchies(node: NodeContext, mountinfo: Path) -> tuple[Hierarchy, ...]:
-    """Return the hierarchies that this node writes limits to; none if it makes no cgroups."""
+    """Return the hierarchies in which this node writes limits; none if it makes no cgroups."""
     if not node.pod_cgroups or node.cgroup_driver != "cgroupfs":
         return ()
     return mounted_hierarchies(mountinfo)
@@ -286,7 +286,7 @@ def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, 
 
 
 def _controllers(hierarchy: Hierarchy, wanted: Collection[str] = _CONTROLLERS) -> frozenset[str]:
-    """Return those of the wanted controllers that a hierarchy has."""
+    """Return the wanted controllers that a hierarchy has."""
     if hierarchy.version == 1:
         return hierarchy.controllers & frozenset(wanted)
     return frozenset((hierarchy.path / "cgroup.controllers").read_text().split()) & frozenset(wanted)
@@ -339,7 +339,7 @@ def _set(file: Path, value: str) -> bool:
 
 
 def _places(node: NodeContext, pod: Pod, mountinfo: Path) -> Iterator[tuple[Hierarchy, frozenset[str], Path]]:
-    """Yield each hierarchy, those of its controllers that limits are written for, and the pod's cgroup in it."""
+    """Yield each hierarchy, its controllers in which limits are written, and the pod's cgroup in it."""
     cgroup = pod_cgroup(node, pod).relative_to("/")
     return ((each, _controllers(each), each.path / cgroup) for each in _hierarchies(node, mountinfo))
 

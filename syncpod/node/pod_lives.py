@@ -20,7 +20,7 @@ from syncpod.translation.paths import is_uid
 
 
 async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
-    """Return the record of a pod's current life; None if it has none, or if a tombstone says that it is over.
+    """Return the record of a pod's current life; None if it has none, or has a tombstone.
 
     If there is no record on disk, one is made from `pod` and the incarnation of its newest sandbox. A pod with the UID
     of a running pod is the same pod: the UID of a static pod is a hash of its manifest. A sandbox of a life that is

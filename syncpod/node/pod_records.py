@@ -1,7 +1,7 @@
 """The node's own records of its pods: the last synced Pod of each, stored next to its volumes.
 
-The agent refreshes volumes and enforces limits by them, and admission counts the resources that are taken. The records
-have references to ConfigMaps and Secrets, never their content.
+The agent refreshes volumes and enforces limits by these records, and admission counts the taken resources by them. The
+records have references to ConfigMaps and Secrets, never their content.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ class PodRecord(BaseModel):
     pod: Annotated[Pod, PlainSerializer(pod_to_wire, return_type=dict[str, Any])] = Field(default_factory=Pod)
     incarnation: str = ""
     admitted: bool = False
-    """The node has admitted it: its requests count as taken until it has finished or its directory is removed."""
+    """True if the node has admitted the pod: its requests count until it has finished or its directory is removed."""
     finished: bool = False
-    """It has been stopped for good: none of its containers will run again."""
+    """True if the pod has been stopped for good: none of its containers will run again."""
     evicted: bool = False
-    """The node has evicted it: none of its dead containers is needed any more."""
+    """True if the node has evicted the pod: its dead containers are not needed any more."""
     cluster: str = ""
     """The Temporal cluster and namespace that have its workflow; "" if not known."""
 
@@ -131,7 +131,7 @@ class RecordedLife(Protocol):
 
 
 def cluster_of(record: RecordedLife | None, incarnation: str, annotated: str) -> str:
-    """Return the Temporal cluster that a sandbox's pod belongs to: the record's, else the annotated one.
+    """Return the Temporal cluster that a sandbox's pod belongs to: the cluster in the record, else the annotated one.
 
     `annotated` is the sandbox's annotation, which never changes; only the record shows that another cluster has adopted
     the pod. A record of another incarnation, or one that names no cluster, is ignored.

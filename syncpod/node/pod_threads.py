@@ -39,7 +39,7 @@ class DiskWork(StrEnum):
 
 
 class DiskSilent(OSError):
-    """A disk has not answered for as long as the caller was willing to wait."""
+    """A disk has not answered within the time that the caller was willing to wait."""
 
 
 class TooManySilent(OSError):

@@ -53,7 +53,7 @@ class PodVolume:
 
     name: str
     source: EmptyDir | Files | HostPath | Claim | None
-    """None: the runtime makes it from an image."""
+    """The volume to make; None if the runtime makes it from an image."""
 
     @property
     def path(self) -> Path | None:
@@ -100,7 +100,7 @@ def refresh_volumes(
 ) -> tuple[str, ...]:
     """Update the content of volumes of files, and return the names of those that changed.
 
-    Only volumes that show one of the `changed` objects (None: all) and that a step has already made are updated.
+    Only volumes that a step has already made, and that show one of the `changed` objects (None = all), are updated.
     Blocks. Raises MountFailure with all failures; those volumes stay as they are.
     """
     written = []
@@ -137,8 +137,8 @@ def share_volumes(pod: Pod, container: Container, node: NodeContext) -> None:
     """Make a container's volumes shared mounts where its mountPropagation needs that. Blocks; safe to repeat.
 
     A runtime refuses to propagate mounts in a volume that is not on a shared mount. Difference: the kubelet makes its
-    whole directory shared (setupDataDirs); here only such a volume becomes a mount of its own. hostPaths are the
-    machine's, and are not changed. Raises MountFailure, UnsafeName, OSError.
+    whole directory shared (setupDataDirs); here only a volume that needs it becomes a mount of its own. hostPaths are
+    the machine's, and are not changed. Raises MountFailure, UnsafeName, OSError.
     """
     asking = {mount.name for mount in container.volume_mounts if (mount.mount_propagation or "None") != "None"}
     if not asking or not node.may_mount:
@@ -195,7 +195,7 @@ def _claim(pod: Pod, volume: Volume, link: Path, ref: ObjectRef) -> Claim:
 
 
 def _memory_of_its_own(pod: Pod, volume: Volume, place: Path, node: NodeContext) -> Tmpfs | None:
-    """Return the file system in memory that a volume of files is given, as large as the kubelet makes it.
+    """Return the memory file system for a volume of files, with the size that the kubelet gives it.
 
     None for a ConfigMap's volume, which is on disk; for a volume in the node's memory directory; and if the node may
     not mount.

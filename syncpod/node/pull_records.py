@@ -59,11 +59,11 @@ class PullSecret(_Record):
 
 
 class ImagePullCredentials(_Record):
-    """Which Secrets, or pods, have been shown to have access to an image."""
+    """The Secrets, or pods, that have been shown to have access to an image."""
 
     kubernetes_secrets: tuple[PullSecret, ...] = ()
     node_pods_accessible: bool = False
-    """Every pod of the node may use it: it was pulled without credentials, or with the node's own."""
+    """True if every pod of the node may use the image: it was pulled without credentials, or with the node's own."""
 
 
 class PulledRecord(_Record):
@@ -271,7 +271,7 @@ def _secret_of(credential: Credential) -> PullSecret | None:
 
 
 def _same(shown: PullSecret, known: PullSecret) -> bool:
-    """Return whether a known Secret grants this one access: it has the same credentials, or is the same Secret."""
+    """Return whether this Secret has the access of a known one: it is that Secret, or has the same credentials."""
     same_words = bool(known.credential_hash) and shown.credential_hash == known.credential_hash
     return same_words or shown.coordinates == known.coordinates
 
@@ -304,7 +304,7 @@ def _readable(directory: Path, model: type[_T]) -> Iterator[_T]:
 
 
 def _read_all(directory: Path, model: type[_T]) -> Iterator[tuple[Path, _T | None]]:
-    """Yield each record file and its record; None if it is invalid, or not the one that the file is named for."""
+    """Yield each record file and its record; the record is None if it is invalid or under a wrong name."""
     for path in sorted(directory.glob(f"{_PREFIX}*")):
         if path.suffix == _DRAFT:
             continue

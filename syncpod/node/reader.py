@@ -38,7 +38,7 @@ from syncpod.translation import names
 log = logging.getLogger(__name__)
 
 PID_NOT_SAID = -1
-"""Returned in place of a pid if the process runs but the runtime does not report its pid."""
+"""Stands for the pid of a process that runs, but whose pid the runtime does not report."""
 
 _ATTEMPTS_AT_ONCE = 64
 """Maximum number of pods whose statuses `read_all` requests at once: thousands would delay one another."""
@@ -46,7 +46,7 @@ _ATTEMPTS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Relist:
-    """All pods of the node as one listing found them, and the failures.
+    """All pods of the node in one listing, and the failures.
 
     Each listed pod is in `pods` or in `failures`, by UID. A pod in neither has nothing in the runtime.
     """
@@ -122,7 +122,7 @@ class PodReader:
         """Read one pod; the result is empty if the runtime has no sandbox or container of the pod. Raises CriError.
 
         Has no timeout beyond those of its calls. After a start this costs two lists and one status; with `made`, all
-        are requested at once.
+        three are requested at once.
         """
         seq, observed_at = self._begin()
         pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self.answers.ask_early(uid, made))
@@ -229,9 +229,9 @@ class PodReader:
     async def _attempt(
         self, seq: Seq, observed_at: datetime, uid: str, listed: ListedEntries
     ) -> ObservedPod | CriError:
-        """Complete one pod's listing; return the error if that fails or takes too long.
+        """Complete one pod's listing; return the error if this fails or takes too long.
 
-        A reading that takes too long continues, and fills the cache.
+        A late reading continues, and fills the cache.
         """
         if uid not in self._late:
             async with self._attempts:
@@ -326,7 +326,7 @@ def _instance(container: ContainerSummary) -> InstanceKey:
 
 
 def _identity(listed: ListedEntries) -> tuple[str, str]:
-    """Return the pod's name and namespace by its sandboxes or the labels of its containers; "" if it has none."""
+    """Return the pod's name and namespace from its sandboxes, else from its containers' labels; "" if it has none."""
     for sandbox in listed.sandboxes:
         return sandbox.name, sandbox.namespace
     for container in listed.containers:

@@ -17,7 +17,7 @@ START_FIELDS: Final = ("unschedulable", "cordoned_by", "events", "status")
 
 
 class NodeEvent(NamedTuple):
-    """One event of the node, with how often it was seen."""
+    """One event of the node, with the number of times that it was seen."""
 
     message: str
     first: datetime
@@ -34,12 +34,12 @@ def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
     try:
         events = [_event(each) for each in _snapshot(state_dir).get("events", ()) if each.get("reason") not in _OUTAGE]
     except (ValueError, KeyError, TypeError, AttributeError):
-        return []  # another version wrote it, in another format
+        return []  # another version wrote the snapshot, in another format
     return sorted(events, key=lambda each: each.last)
 
 
 def recorded_cordon(state_dir: Path) -> str | None:
-    """Return who had cordoned the node when its record was written; "" = somebody unknown, None = it was not cordoned.
+    """Return the user who had cordoned the node when its record was written; "" = unknown, None = it was not cordoned.
 
     Blocks.
     """
@@ -57,7 +57,7 @@ def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
 
 
 def recorded_status(state_dir: Path, run_id: str) -> dict[str, Any]:
-    """Return the status that the node's agent reported last to this run of its workflow, with the node's events.
+    """Return the last status that the node's agent reported to this run of its workflow, with the node's events.
 
     Empty if the record is missing, or is of another run, perhaps on another server. Blocks.
     """

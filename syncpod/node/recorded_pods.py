@@ -1,4 +1,4 @@
-"""Reads a pod as its workflow published it last, from files on this machine, without a server or a worker."""
+"""Reads the last published state of a pod's workflow from files on this machine, without a server or a worker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def recorded_pod(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any] 
 
 
 def recorded_creation(state_dir: Path, workflow_id: str, uid: str) -> str:
-    """Return when a pod was created, as on the wire, by this machine's record of it; "" if it has none. Blocks."""
+    """Return a pod's creationTimestamp from this machine's record of the pod; "" if it has none. Blocks."""
     if not _is_name(uid) or (pod := _from_record(state_dir, workflow_id, uid)) is None:
         return ""
     created = pod["metadata"].get("creationTimestamp")
@@ -57,4 +57,4 @@ def _from_snapshot(state_dir: Path, workflow_id: str, uid: str) -> dict[str, Any
             return None
         return {**snapshot["pod"], "status": dict(snapshot["status"])}
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # there is none, or another version wrote it, in another format
+        return None  # there is no snapshot, or another version wrote it, in another format

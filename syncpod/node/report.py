@@ -45,7 +45,7 @@ class Orphan(_Said):
     running: int = 0
     """The number of its running containers."""
     since: datetime | None = None
-    """When it was first seen, since the agent started."""
+    """When the agent first saw the orphan since it started."""
 
 
 class Remains(_Said):

@@ -62,7 +62,7 @@ class Made:
 
 
 class RuntimeAnswers:
-    """The newest answers of `runtime` about the node's listed objects. The node's process has exactly one."""
+    """The newest statuses from `runtime` of the node's listed objects. The node's process has exactly one."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class RuntimeAnswers:
         if known.state == "exited" and listed.state != "running":
             is_unknown = known.reason in (UNKNOWN_TO_RUNTIME, STATUS_UNKNOWN)
             if is_unknown and self.exits is not None and self.exits.of(known.id) is not None:
-                return None  # the kernel has reported its exit since
+                return None  # the kernel has reported the container's exit since
             return known if known.finished_at else None
         return known if known.state == listed.state else None
 
@@ -212,7 +212,7 @@ class RuntimeAnswers:
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
         """Add to an exit what the runtime does not report: the exit that the node saw, and the termination message.
 
-        A guess of the runtime about the exit is dropped. The reason is replaced if the death of the shim makes it
+        A guess of the runtime about the exit is dropped. Its reason is replaced if the shim has died, which makes it
         doubtful.
         """
         exit_ = without_guess(exit_)
@@ -233,7 +233,7 @@ class RuntimeAnswers:
         return replace(exit_, message=said)
 
     async def _is_ready(self, sandbox_id: str) -> bool:
-        """Return whether a sandbox is ready, and so its shim alive."""
+        """Return whether a sandbox is ready, so that its shim is alive."""
         try:
             return (await self._runtime.pod_sandbox_status(sandbox_id)).state == "SANDBOX_READY"
         except NotFound:

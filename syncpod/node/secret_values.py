@@ -1,6 +1,6 @@
 """Collects the values of a node's Secrets, which are hidden in all texts that leave the node.
 
-A text of a container whose Secrets' values are no longer known is withheld as a whole.
+If the values of a container's Secrets are no longer known, its texts are withheld as a whole.
 """
 
 from __future__ import annotations
@@ -64,8 +64,7 @@ def may_have_unknown(node: NodeContext, store: ObjectStore, uid: str, began: dat
 
     A reboot clears all values. So this is True for a container from before the reboot, or of unknown age, if its pod
     refers to a Secret or has no record. `began` is when the container was made or started; None = not known. Before a
-    worker reads any container, it makes the store record since when values are known. Blocks. Raises OSError,
-    UnsafeName.
+    worker reads any container, it calls the store's `begin_knowing`. Blocks. Raises OSError, UnsafeName.
     """
     since = store.known_since()
     if since is None or (began is not None and began.timestamp() >= since):

@@ -93,8 +93,8 @@ class SeenExits:
     async def complete(self, exit_: Exit) -> Exit:
         """Return the exit that the node observed if the runtime may have missed it; else the runtime's `exit_`.
 
-        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. A runtime lists no end
-        of a process whose start it gave up. The kernel's report overrides both. If the kernel is expected to report,
+        A runtime lists 255 for an end that it missed, and for a container whose shim was killed. A runtime that gave up
+        a start lists no end of the process. The kernel's report overrides both. If the kernel is expected to report,
         this waits for at most :data:`EXPECTED_SECONDS`: the process may be about to be killed, or not yet reaped.
         """
         if exit_.exit_code != DOUBTFUL_EXIT_CODE and exit_.reason != STATUS_UNKNOWN:

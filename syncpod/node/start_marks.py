@@ -5,8 +5,8 @@ instance ran. If the ended instance were removed while the worker is down, the c
 mark, `<state>/pods/<uid>/starts/<container>`, shows the next worker that the instance ran.
 
 A container has one mark, that of its newest instance: an instance is started only once the workflow has recorded the
-instance before. Marks are removed with the pod's directory. They are not synced to disk: they must survive the worker,
-not the kernel. A power cut may lose the last ones, but the runtime, which does sync its records, then still lists those
+previous one. Marks are removed with the pod's directory. They are not synced to disk: they must survive the worker, not
+the kernel. A power cut may lose the last ones, but the runtime, which does sync its records, then still lists those
 instances.
 """
 
@@ -114,9 +114,9 @@ def has_start_mark(node: NodeContext, uid: str, container_id: str) -> bool:
 
 
 def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: Exit | None) -> ObservedContainer:
-    """Return an instance that ran and is gone as a runtime would list it, so that its end is recorded like any other.
+    """Return an instance that ran and is gone as a runtime would list it, so that its end is recorded as usual.
 
-    Its exit is `seen`, or if that is None the exit that a kubelet assumes for a container that it cannot find: 137,
+    Its exit is `seen`. If that is None, it is the exit that a kubelet assumes for a container that it cannot find: 137,
     `ContainerStatusUnknown` (kubelet_pods.go, v1.36, convertToAPIContainerStatuses).
     """
     gone = ObservedContainer(
@@ -133,7 +133,7 @@ def as_ended(mark: StartMark, container: Container | EphemeralContainer, seen: E
 
 
 def _marked(node: NodeContext, uid: str, container_id: str) -> Path | None:
-    """Return where the mark of an instance lies; None if it has none."""
+    """Return the path of an instance's mark; None if it has none."""
     directory = pod_directory(node, uid) / _STARTS
     try:
         paths = sorted(directory.iterdir())

@@ -74,7 +74,7 @@ def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callabl
 
 
 def _said(answer: ContainerAnswer) -> tuple[str, bool]:
-    """Return the file's content, or the error of reading the file; and True if the log need not be read."""
+    """Return the file's content, or the error of reading it; and True if the log need not be read."""
     place = container_place(answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in answer.mounts if mount.container_path == place), None)
     if mounted is None:

@@ -19,7 +19,7 @@ POLICIES: Final = (NEVER_VERIFY, NEVER_VERIFY_PRELOADED, NEVER_VERIFY_ALLOWLISTE
 
 
 class VerificationInvalid(ValueError):
-    """A policy or a pattern is invalid; the text says which, and what a valid one looks like."""
+    """A policy or a pattern is invalid; the text names it and describes a valid one."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Verification:
             _check_pattern(pattern)
 
     def is_needed(self, image: str, *, pulled_by_us: bool) -> bool:
-        """Return whether credentials must be verified for a present image, given by the name that the pod uses."""
+        """Return whether a pod that uses a present image by this name must have its credentials verified."""
         match self.policy:
             case "NeverVerify":
                 return False
@@ -60,7 +60,7 @@ class Verification:
 
 
 def without_tag_and_digest(image: str) -> str:
-    """Return an image's name without tag and digest (trimImageTagDigest); an invalid one is returned as it is.
+    """Return an image's name without tag and digest (trimImageTagDigest); an invalid name is returned unchanged.
 
     Nothing is added, so `busybox` and `docker.io/library/busybox` are different names.
     """

@@ -19,7 +19,7 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory, pods_directory
 
 SNAPSHOT_NAME = "workflow.json"
-"""The snapshot's file name in the pod's directory."""
+"""The name of the snapshot's file in the pod's directory."""
 
 
 class WorkflowSnapshot(BaseModel):

@@ -14,7 +14,8 @@ from syncpod.translation.context import Host
 from syncpod.translation.resources import MIN_SHARES, PERIOD_US, bytes_of, cpu_quota, cpu_shares, hugepage_limits
 
 PIDS_OF_PODS: Final = 0.9
-"""The part of the machine's process ids that all pods together may have. The node needs the rest to end a fork bomb."""
+"""The fraction of the machine's process ids that all pods together may have. The node needs the rest to end a fork
+bomb."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: i
 
     `capacity` is the kubelet's allocatable without its deduction for evictions. At least `reserved_pids` process ids
     are left to the machine. CPU is a weight: pods may use idle CPU time. A resource that is not in `capacity` is not
-    limited. Mirrors cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with enforceNodeAllocatable as
-    it is by default. Difference: without systemReserved or kubeReserved, the kubelet leaves no process ids to the
+    limited. Mirrors cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with the default
+    enforceNodeAllocatable. Difference: without systemReserved or kubeReserved, the kubelet leaves no process ids to the
     machine.
     """
     pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
@@ -125,7 +126,7 @@ def shares_of_weight(weight: int) -> int:
 
 
 def _is_limited(pod: Pod, name: str) -> bool:
-    """Return whether a resource is limited for everything that the pod runs."""
+    """Return whether a resource is limited for all containers of the pod together."""
     spec = pod.spec
     if asked_as_a_whole(pod).get(name):
         return True

@@ -41,7 +41,7 @@ def container_config(
 ) -> ContainerConfig:
     """Return the container's config; equal arguments give equal configs.
 
-    ``observed_image`` is the runtime's status of the container's image, with the reference to create from and the user.
+    ``observed_image`` is the runtime's status of the container's image: its reference for the creation, and its user.
     ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's. ``variables`` are
     :func:`container_variables`; ``sub_paths`` and ``images`` are arguments of :func:`~.mounts.container_mounts`.
     ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
@@ -116,7 +116,7 @@ def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
 
 
 def _counted(variables: Mapping[str, str]) -> ProgramSize:
-    """Return a program's size with only these variables. They fit, since each was checked when it was made."""
+    """Return a program's size with only these variables. They fit, since each was checked when it was added."""
     program = ProgramSize()
     for name, value in variables.items():
         program.add(size_of(name) + 1 + size_of(value))

@@ -19,7 +19,7 @@ class Resolver:
 
 @dataclass(frozen=True)
 class Host:
-    """The node's machine. The defaults describe a small one without IP, SELinux or cgroup v2."""
+    """The node's machine. The defaults describe a small machine without IP, SELinux or cgroup v2."""
 
     addresses: tuple[str, ...] = ()
     """The node's IPs, primary first, at most one of each family."""
@@ -30,17 +30,19 @@ class Host:
     hugepage_sizes: tuple[str, ...] = ()
     """Page sizes as cgroups name them: ``2MB``, ``1GB``."""
     hugetlb_controller: bool = True
-    """Cgroups can limit huge pages; where they cannot, a runtime may refuse to start containers with such limits."""
+    """True if cgroups can limit huge pages. If not, a runtime may refuse to start containers with limits of huge
+    pages."""
     selinux: bool = False
     """SELinux is enabled, so volumes are relabelled."""
     unified_cgroups: bool = False
     """The only cgroup hierarchy is version 2."""
     single_process_oom_kill: bool = False
-    """If a container runs out of memory, the kernel is to kill one process of it, even where it could kill all."""
+    """True if the kernel is to kill only one process of a container that runs out of memory, even if it could kill
+    all."""
     apparmor: bool = False
     """AppArmor is enabled, so profiles can be enforced."""
     swap_controller: bool = False
-    """The memory controller accounts for swap, so containers can be denied it."""
+    """True if the memory controller accounts for swap, so that containers can be denied swap."""
     masked_paths: tuple[str, ...] = ()
     """More paths to hide from containers: this machine's thermal_throttle directories."""
     resolver: Resolver = Resolver()
@@ -78,9 +80,10 @@ class NodeContext:
     cluster: str
     """The Temporal cluster's id and namespace, written on each sandbox."""
     cgroup_parent: str = "syncpod"
-    """Name of the cgroup above the pods', its parts separated by slashes."""
+    """Name of the cgroup above the pods' cgroups, its parts separated by slashes."""
     cgroup_driver: CgroupDriver = "cgroupfs"
-    """The runtime's answer to RuntimeConfig: whether it makes cgroups itself or has systemd make them."""
+    """The runtime's answer to RuntimeConfig: the runtime makes cgroups itself (`cgroupfs`), or has systemd make
+    them."""
     capacity: Mapping[str, int] = field(default_factory=dict)
     """The resources that pods may request: cpu in millicores, all others in their own units; see
     :mod:`syncpod.node.fit`."""
@@ -90,7 +93,8 @@ class NodeContext:
     capacity_of_machine: Mapping[str, int] | None = None
     """All resources of the machine, if they are more than pods may request; None = the same as `capacity`."""
     reserved_pids: int = 0
-    """Number of process ids that all pods together must leave to the machine; they leave a tenth of all in any case."""
+    """Number of process ids that all pods together must leave to the machine; at least a tenth of all ids is left to
+    it."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """The node's own labels, for nodeSelector and node affinity."""
     labels_of_cluster: dict[str, str] = field(default_factory=dict)
@@ -98,20 +102,21 @@ class NodeContext:
     cluster_dns: ClusterDns = NO_CLUSTER_DNS
     """The DNS for pods with dnsPolicy ClusterFirst."""
     pod_cgroups: bool = True
-    """The node makes each pod's cgroup, with limits, if it can; False: the runtime makes it, without limits."""
+    """True if the node makes each pod's cgroup, with limits, where it can. If False, the runtime makes it, without
+    limits."""
     pod_max_pids: int = -1
-    """Maximum number of processes and threads of a pod (podPidsLimit); -1 = no limit of its own."""
+    """Maximum number of processes and threads of a pod (podPidsLimit); -1 = a pod has no limit of its own."""
     recursive_read_only_handlers: tuple[str, ...] = ()
     """Runtime handlers that announce recursive read-only mounts; ``""`` is the runtime's default handler."""
     applies_seccomp: bool = True
-    """The runtime applies seccomp profiles; the embedded one does not."""
+    """True if the runtime applies seccomp profiles; the embedded runtime does not."""
     may_mount: bool = False
     """The worker may mount file systems, and its mounts below ``state_dir`` are visible to the runtime."""
     hands_over_paths: bool = False
-    """The runtime has no more rights on this machine than the worker, so it cannot open a path that the worker could
-    not open itself."""
+    """True if the runtime has no more rights on this machine than the worker, and so opens no path that the worker
+    could not open."""
     has_own_files: bool = False
-    """The worker is in a container's mount namespace: a path may be another file for the runtime."""
+    """True if the worker is in a container's mount namespace: a path may be another file for the runtime."""
     shares_pids: bool = False
     """The worker and the runtime have the same numbers for processes."""
     host: Host = field(default_factory=Host)

@@ -112,7 +112,7 @@ def _of_kubelet(pod: Pod) -> DnsEvent:
 
 
 def _searches_within_limits(searches: list[str]) -> list[str]:
-    """Drop what resolvers do not accept: domains after the 32nd, long ones, then the last ones until the line fits."""
+    """Drop the domains that resolvers reject: those after the 32nd, long ones, and the last ones of a long line."""
     kept = [domain for domain in searches[:_SEARCHES_LIMIT] if len(domain) <= _SEARCH_NAME_LIMIT]
     while len(" ".join(kept)) > _SEARCH_CHARS_LIMIT:
         kept.pop()

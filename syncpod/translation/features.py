@@ -1,7 +1,7 @@
 """Refuses pods that need features that the runtime does not have.
 
 A runtime silently ignores fields that it does not have, so a feature that it does not announce is refused by name. A
-field that the embedded runtime would refuse on every machine is refused here too, since a sentence from here has the
+field that the embedded runtime would refuse on every machine is refused here too, because only this module can name the
 field's path in the manifest.
 """
 
@@ -51,7 +51,7 @@ def mounts_images(version: RuntimeVersion | None) -> bool:
 
 
 def refusals(pod: Pod, status: RuntimeStatus, version: RuntimeVersion | None = None) -> tuple[str, ...]:
-    """Return one sentence, with the field's path, for each feature that this runtime would silently ignore or refuses.
+    """Return one sentence, with the field's path, for each feature that this runtime ignores or refuses.
 
     Empty means that the pod can run as written. A handler's name is checked only if the runtime announces handlers;
     older runtimes refuse an unknown handler themselves. ``version`` and a verbose ``status`` are needed if

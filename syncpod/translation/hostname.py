@@ -54,7 +54,7 @@ def kernel_hostname(pod: Pod, cluster_domain: str = "") -> str:
 
 
 def hosts_file(pod: Pod, pod_ips: tuple[str, ...], hosts_of_node: str, cluster_domain: str = "") -> str:
-    """Return the pod's /etc/hosts: with hostNetwork the node's own, else local names and the pod's; then hostAliases.
+    """Return the pod's /etc/hosts: the node's with hostNetwork, else local names and the pod's own; then hostAliases.
 
     ``hosts_of_node`` is the text of the node's /etc/hosts. The name of a pod with a subdomain ends with
     ``cluster_domain``. Mirrors kubelet_pods.go, v1.36, makeHostsMount.

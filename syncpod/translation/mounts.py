@@ -136,7 +136,8 @@ def _volume_mount(pod: Pod, volume: Volume, mount: VolumeMount, node: NodeContex
     place = _place(pod, volume, node)
     if place is None:
         raise ContainerConfigError(f"{path}.name: the kind of volume {volume.name!r} is not supported by this version")
-    # A hostPath is not relabelled, since the node itself uses it. Nor is a claim, which may lead to a hostPath.
+    # A hostPath is not relabelled, since the node itself uses it. A claim is not either, since it may lead to a
+    # hostPath.
     is_ours = volume.host_path is None and claim_link(node, pod.metadata.uid, volume) is None
     return Mount(
         container_path=container_place(mount.mount_path),

@@ -35,7 +35,7 @@ def is_uid(uid: str) -> bool:
     return len(uid) <= _NAME_LIMIT and _is_plain(uid)
 
 
-@lru_cache(maxsize=2_000)  # each relist, every second, checks each pod; UIDs of removed pods stay, 0.2 KB each
+@lru_cache(maxsize=2_000)  # each relist checks each pod, every second; UIDs of removed pods stay, 0.2 KB each
 def _is_plain(uid: str) -> bool:
     return _UID.fullmatch(uid) is not None
 

@@ -60,9 +60,10 @@ _OF_MOUNT: Final[Mapping[str, str]] = {
 
 
 def said_of_container(message: str, container: Container, path: str) -> str:
-    """Return a runtime's sentence about a ContainerConfig with the Pod's field; `path` is the container's in the Pod.
+    """Return a runtime's sentence about a ContainerConfig, with CRI's field replaced by the Pod's.
 
-    A sentence without a field of CRI, or with a field that the Pod does not set, is returned unchanged.
+    `path` is the container's path in the Pod. A sentence without a field of CRI, or with a field that the Pod does not
+    set, is returned unchanged.
     """
 
     def field(found: re.Match[str]) -> str:
@@ -79,14 +80,14 @@ def said_of_container(message: str, container: Container, path: str) -> str:
 
 
 def _sets(container: Container, field: str) -> bool:
-    """Return whether a container itself sets a field of its security context, rather than inherit the pod's."""
+    """Return whether a container sets a field of its security context itself, and does not inherit it from the pod."""
     security = container.security_context
     wire = security.model_dump(by_alias=True) if security is not None else {}
     return wire.get(field.rpartition(".")[2]) is not None
 
 
 def said_of_sandbox(message: str) -> str:
-    """Return a runtime's sentence about a PodSandboxConfig with the Pod's field, as `said_of_container` does."""
+    """Replace CRI's field in a sentence about a PodSandboxConfig by the Pod's, as `said_of_container` does."""
     return _PATH.sub(_of_pod, message, count=1)
 
 
@@ -100,7 +101,10 @@ def _of_pod(found: re.Match[str]) -> str:
 
 
 def _mount(whole: str, index: int, below: str, container: Container, path: str) -> str:
-    """Return the Pod's field for a mount. The mounts of volumeMounts come first, in order, and the node's own last."""
+    """Return the Pod's field for a mount.
+
+    A container's mounts are those of its volumeMounts, in order, then the node's own.
+    """
     if index >= len(container.volume_mounts):
         return whole
     field = f"{path}.volumeMounts[{index}]"

@@ -28,8 +28,8 @@ def added_limits(before: Pod, after: Pod) -> Limits:
 def refusals_of_limits(limits: Limits, unenforced: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence, with the field's path, for each limit that the runtime cannot enforce; () if there is none.
 
-    `unenforced` has the runtime's reasons by resource (:func:`syncpod.cri.records.unenforced_limits`); `hugepages`
-    stands there for all sizes.
+    `unenforced` has the runtime's reasons by resource (:func:`syncpod.cri.records.unenforced_limits`); its key
+    `hugepages` stands for all sizes.
     """
     return tuple(
         f"{path}: cannot be enforced by the embedded runtime, since {_with_the_way_on(why)}"
@@ -39,7 +39,7 @@ def refusals_of_limits(limits: Limits, unenforced: Mapping[str, str]) -> tuple[s
 
 
 def names_a_limit(reason: str) -> bool:
-    """Return whether a sentence is one of `refusals_of_limits`."""
+    """Return whether a sentence comes from `refusals_of_limits`."""
     return _PATH.match(reason) is not None
 
 

@@ -36,7 +36,7 @@ def cpu_shares(milli_cpu: int) -> int:
 def cpu_quota(milli_cpu: int) -> int:
     """Return the CPU quota for this many millicores, in microseconds per 100 ms; 0 = no limit.
 
-    At least 1000, and at most the kernel's maximum.
+    The quota is at least 1000, and at most the kernel's maximum.
     """
     return min(max(milli_cpu * PERIOD_US // 1000, _MIN_QUOTA_US), _MAX_QUOTA_US) if milli_cpu else 0
 
@@ -49,8 +49,9 @@ def bytes_of(amount: Quantity) -> int:
 def container_resources(pod: Pod, container: Container, host: Host) -> LinuxContainerResources:
     """Return the container's limits and its oom_score_adj (generateLinuxContainerResources).
 
-    Without a limit of its own it has the pod-level limit. Huge pages of each size of the machine are limited, to 0
-    unless requested. Containers get no swap, if the kernel accounts for swap (configureContainerSwapResources, NoSwap).
+    A container without a limit of its own gets the pod-level limit. Huge pages of each size of the machine are limited,
+    to 0 unless requested. Containers get no swap, if the kernel accounts for swap (configureContainerSwapResources,
+    NoSwap).
     """
     requests, limits = read_amounts(container.resources.requests), _bounded(pod, container)
     resources = _linux_resources(requests, limits, host)
@@ -151,7 +152,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
 
 
 def _share_of_the_rest(pod: Pod) -> int:
-    """Return each container's share, in bytes, of the memory that the pod-level request has beyond its containers'.
+    """Return each container's share, in bytes, of the pod-level memory request minus those of its containers.
 
     kubelet/qos/helpers.go, v1.36, remainingPodMemReqPerContainer.
     """

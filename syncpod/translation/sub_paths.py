@@ -29,7 +29,7 @@ def sub_path_texts(container: Container, variables: Mapping[str, str], path: str
 def plan_sub_paths(pod: Pod, container: Container, node: NodeContext, texts: Mapping[int, str]) -> dict[int, SubPath]:
     """Return the plan for each mount in `texts` whose volume has a directory on the node.
 
-    An image volume has none: the runtime itself mounts the part. Raises :class:`~syncpod.translation.paths.UnsafeName`.
+    The runtime itself mounts a part of an image volume. Raises :class:`~syncpod.translation.paths.UnsafeName`.
     """
     volumes, places = volume_places(pod, node), sub_paths_directory(node, pod.metadata.uid)
     owner = safe_name(container.name, "spec.containers[].name")

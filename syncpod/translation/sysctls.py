@@ -36,7 +36,7 @@ _LONGEST = 253
 
 
 class SysctlPatternInvalid(ValueError):
-    """A pattern of allowed sysctls is invalid; the text says which and why."""
+    """A pattern of allowed sysctls is invalid; the text names the pattern and the reason."""
 
 
 @dataclass(frozen=True)
