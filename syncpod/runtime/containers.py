@@ -272,7 +272,7 @@ class Containers:
         container.ended = exited
         container.process = None
         container.listed_anew()
-        # No event for a container that never ran, as in containerd: the caller gets the error.
+        # A container that never ran has no event, as in containerd: the caller gets the error.
         if exited.reason != "StartError":
             self._publish(container, api_pb2.CONTAINER_STOPPED_EVENT)
         self._begin_closing(container)
@@ -319,8 +319,8 @@ class Containers:
     async def stop(self, container: Container, grace: int) -> None:
         """Send the stop signal, wait up to `grace` seconds, kill everything; returns when the end is recorded.
 
-        Does nothing to a container that does not run. If cancelled, it kills nothing. It can be repeated; of several
-        concurrent calls the shortest grace counts.
+        Does nothing to a container that does not run. If cancelled, it kills nothing. It can be repeated; the shortest
+        grace of concurrent calls counts.
         """
         if container.asking is not None:
             await asyncio.wait({container.asking})
@@ -356,7 +356,7 @@ class Containers:
                 return
             container.removing = True
             await self.stop(container, 0)
-            # A busy cgroup is tried again now, because without the record the cgroup would not be found again.
+            # A busy cgroup is tried again now, because nothing leads to it once the record is gone.
             if container.closing is not None and not await container.closing:
                 await self._close_cgroup(container)
             directory = self._runtime.container_directory(container.id)
@@ -438,7 +438,7 @@ class Containers:
             damage = f"the record of its end cannot be read: {where_and_why(error)}"
             log(f"container {container.id}: {damage}")
         if container.ended is not None:
-            self._begin_closing(container)  # The earlier server may have been killed before that.
+            self._begin_closing(container)  # The earlier server may have been killed before it did this.
         elif (directory / "process").exists():
             container.asking = self._runtime.begin(self._ask(container, directory / "process"))
         elif damage:

@@ -24,9 +24,9 @@ class Events:
     def publish(self, event: Callable[[], api_pb2.ContainerEventResponse]) -> None:
         """Send the result of `event` to all readers; `event` is not called if there are none.
 
-        A reader that is a thousand events behind is cut off, rather than left with a gap that it does not notice. If
-        `event` fails, for example because a record cannot be read, every reader is cut off. Raises nothing: the change
-        has happened, whether or not it can be reported.
+        A reader that is a thousand events behind is cut off: otherwise it would not notice a gap. If `event` fails, for
+        example because a record cannot be read, every reader is cut off. Raises nothing: the change has happened,
+        whether or not it can be reported.
         """
         if not self._readers:
             return

@@ -27,12 +27,12 @@ slow server misses nothing."""
 async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout: int) -> api_pb2.ExecSyncResponse:
     """Run a command for at most `timeout` seconds (0 = unlimited) and return its output, truncated at MAX_OUTPUT.
 
-    Raises Refusal: DEADLINE_EXCEEDED, in containerd's words, after the timeout. The command is then killed, as it is if
+    Raises Refusal: DEADLINE_EXCEEDED, in containerd's words, after the timeout. The command is killed then, and also if
     the caller is cancelled.
 
-    A command has ended when its own process has. Background processes that still have its output open get only half a
-    second. Difference: containerd waits for ever, or fails the call after its `drain_exec_sync_io_timeout`, so a probe
-    that starts a daemon never succeeds.
+    A command ends with its own process. Background processes that still have its output open get only half a second.
+    Difference: containerd waits for ever, or fails the call after its `drain_exec_sync_io_timeout`, so a probe that
+    starts a daemon never succeeds.
     """
     try:
         # The timeout includes starting, which may take long in a frozen container or on an overloaded machine.

@@ -28,9 +28,10 @@ class Host:
     search_path: str
     """PATH of containers that set none: the server's own."""
     lowest_oom_score_adj: int
-    """The lowest oom_score_adj that processes can be given."""
+    """The lowest oom_score_adj that a process of a container can have."""
     without_mounts: str = ""
-    """Why there are no mount namespaces, if isolation is `plain`: the kernel's error when they were tried."""
+    """The reason why there are no mount namespaces, if isolation is `plain`: the kernel's error when they were
+    tried."""
 
     @property
     def root(self) -> bool:
@@ -44,7 +45,7 @@ class Host:
 
 
 def look(isolation: Isolation, environ: Mapping[str, str], *, without_mounts: str = "") -> Host:
-    """Read the facts of this machine; `without_mounts` is why it has no mount namespaces for us."""
+    """Read the facts of this machine; `without_mounts` is the reason why we can have no mount namespaces."""
     return Host(
         isolation=isolation,
         uid=os.getuid(),
@@ -65,7 +66,7 @@ def home_of(uid: int) -> str:
 
 
 def _lowest_oom_score_adj() -> int:
-    """Return the lowest oom_score_adj of a child: any with CAP_SYS_RESOURCE, else our own.
+    """Return the lowest oom_score_adj of a child: the kernel's lowest with CAP_SYS_RESOURCE, else our own.
 
     Mirrors containerd with `restrict_oom_score_adj`.
     """

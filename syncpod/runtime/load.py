@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def printable(text: str) -> str:
-    """Return a text on one line, with control and invisible characters escaped, which an archive's names may have."""
+    """Return a text on one line, with control and invisible characters escaped: names in an archive may have them."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 

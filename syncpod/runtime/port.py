@@ -92,7 +92,7 @@ class StartFailed(Exception):
     """A process could not be started. The text is one sentence in runc's words (`exec: "x": not found`)."""
 
     def __init__(self, sentence: str, ended: Exited | None = None) -> None:
-        """Fail for the reason in the sentence; `ended` is how the process ended, if it may have run all the same."""
+        """Fail for the reason in the sentence; `ended` is the end of the process, if it may have run all the same."""
         super().__init__(sentence)
         self.ended = ended
 
@@ -196,7 +196,7 @@ class Processes(Protocol):
         """
 
     async def find(self, directory: Path) -> Process | Exited | None:
-        """Return the process that an earlier server started there, or its end; None if it was never started."""
+        """Return the process that an earlier server started in `directory`, or its end; None if none was started."""
 
     async def close(self) -> None:
         """Detach from all processes, which run on."""

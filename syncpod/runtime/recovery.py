@@ -61,8 +61,8 @@ async def kill_what_runs(runtime: Runtime, directory: Path) -> None:
 async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     """Remove the directory of a sandbox or container that was half made or half removed, and kill its process.
 
-    `process` is the name of the process's directory in it. If it cannot be found out whether the process runs,
-    everything is left for the next server.
+    `process` is the name of the process's own directory in `directory`. If it cannot be found out whether the process
+    runs, everything is left for the next server.
     """
     if (directory / process).exists():
         try:
@@ -78,7 +78,7 @@ async def discard(runtime: Runtime, directory: Path, process: str) -> None:
 
 
 async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: Path, started_at: int) -> Exited | None:
-    """Wait for the end of a process that was killed. Return None if `watch` has reported the end.
+    """Wait for the end of a process that was killed. Return None if `watch` has reported it.
 
     If the process is gone and its watch has reported nothing, the watch is cancelled, and the end is returned: an
     unknown end if it could not be found out.

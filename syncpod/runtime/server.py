@@ -80,7 +80,7 @@ async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
             f"and a socket's path at most {SOCKET_PATH_BYTES}: name a shorter one",
             2,
         )
-    # For files made for others only, such as missing directories to mount; our own files have explicit modes.
+    # This is for files that others use, such as missing directories to mount; our own files have explicit modes.
     os.umask(0o022)
     open_files = _raise_open_files()
     with _held(settings.directory):

@@ -65,7 +65,7 @@ class Sandbox:
     """The sandbox's pause process; None once it has ended."""
     containers: dict[str, Container] = field(default_factory=dict)
     stopping: bool = False
-    """It was stopped or is being stopped: nothing is started in it any more."""
+    """True if it was stopped or is being stopped: nothing is started in it any more."""
     removing: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is stopped or removed."""
@@ -74,7 +74,7 @@ class Sandbox:
     asking: asyncio.Task[None] | None = None
     """Set while the state of an earlier server's pause is being found out."""
     unanswered: bool = False
-    """The state of its pause could not be found out: the pause may run, but counts as ended."""
+    """True if the state of its pause could not be found out: the pause may run, but counts as ended."""
 
     @property
     def ready(self) -> bool:
@@ -108,11 +108,11 @@ class Container:
     process: Process | None = None
     """Set while it runs, and until the end is recorded."""
     ended: Exited | None = None
-    """How it ended, or why it could not be started; None until that is recorded."""
+    """How it ended, or why it could not be started; None until this is recorded."""
     starting: bool = False
     removing: bool = False
     stop_signalled: bool = False
-    """The stop signal was sent; a second StopContainer does not send it again."""
+    """True if the stop signal was sent; a second StopContainer does not send it again."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while it is started, changed or removed."""
     watch: asyncio.Task[None] | None = None

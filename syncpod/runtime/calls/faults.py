@@ -54,7 +54,7 @@ class NoFaults:
     """The faults of real pods: none."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """Return at once."""
+        """Return at once: the faults of real pods are none."""
 
 
 class ScriptedFaults:

@@ -22,10 +22,11 @@ Answer = Message | bytes
 
 
 def handler(service: ServiceDescriptor, *calls: object) -> grpc.GenericRpcHandler:
-    """Return the gRPC handler of a service; each of `calls` has methods, named as on the wire, for some of its calls.
+    """Return the gRPC handler of a service.
 
-    A method takes the request; for a streamed answer, the method is an asynchronous generator. Methods may raise
-    Refusal. A call without a method is answered with UNIMPLEMENTED.
+    Each object in `calls` has the methods of some of its calls, named as on the wire. A method takes the request; for a
+    streamed answer, the method is an asynchronous generator. Methods may raise Refusal. A call without a method is
+    answered with UNIMPLEMENTED.
     """
     return grpc.method_handlers_generic_handler(
         service.full_name, {each.name: _method(each, _find(calls, each.name)) for each in service.methods}

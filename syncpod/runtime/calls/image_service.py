@@ -27,7 +27,7 @@ class ImageService:
         self._faults = faults
 
     async def ListImages(self, request: api_pb2.ListImagesRequest) -> api_pb2.ListImagesResponse:  # noqa: N802
-        """List the images that were pulled or loaded; with a filter, the one that it names."""
+        """List the images that were pulled or loaded; a filter selects one of them."""
         return api_pb2.ListImagesResponse(images=self._listed(request.filter))
 
     async def StreamImages(  # noqa: N802
@@ -117,7 +117,7 @@ class ImageService:
     def _name_user(self, said: api_pb2.Image, content: Content | None) -> None:
         """Set the user of an image's programs, as a name or an id, as containerd does.
 
-        It is the server's user if the image names none, or if it names root and the server does not run as root.
+        The user is the server's if the image names none, or if it names root and the server does not run as root.
         """
         host = self._runtime.host
         name = content.config.user.partition(":")[0] if content else ""

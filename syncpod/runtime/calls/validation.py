@@ -1,7 +1,7 @@
 """Validation of requests, independent of the runtime's state.
 
-Each limit is Kubernetes' if it has one, else the kernel's. Each error is one sentence that begins with the field's path
-in the request.
+Each limit is that of Kubernetes, or the kernel's if Kubernetes has none. Each error is one sentence that begins with
+the field's path in the request.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def labels_and_annotations(labels: Mapping[str, str], annotations: Mapping[str, 
 
 
 def absolute_path(value: str, path: str, *, parents: bool = False) -> None:
-    """Check that this is an absolute path, with `..` only if `parents`. Raises Refusal."""
+    """Check that this is an absolute path, without `..` unless `parents` is True. Raises Refusal."""
     if not value.startswith("/"):
         raise invalid(path, "must be an absolute path")
     _path(value, path)

@@ -29,8 +29,8 @@ class _Freezer:
 def kill(directories: tuple[Path, ...]) -> int:
     """Kill all processes of one cgroup, given its directories in all hierarchies; missing ones are ignored.
 
-    When this returns they have been sent SIGKILL, but may still be dying. Returns how many processes the last round
-    found. A new process can enter afterwards. Raises OSError.
+    When this returns, each process has been sent SIGKILL, but may still be dying. Returns the number of processes that
+    the last round found. A new process can enter afterwards. Raises OSError.
     """
     whole = next((file for each in directories if (file := each / "cgroup.kill").exists()), None)
     freezer = next((found for each in directories if (found := _freezer(each))), None)

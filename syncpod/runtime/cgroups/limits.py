@@ -34,14 +34,14 @@ _ID = re.compile(r"[0-9a-f]{64}")
 _PAGE_SIZE = re.compile(r"[0-9]+[KMGT]?B")
 _UNIFIED_KEY = re.compile(r"[a-z]+(\.[A-Za-z0-9_-]+)+")
 _POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.nice", "cpu.idle", "io.weight")
-"""Files of version 2 that the kubelet sets for every container, or that are weights. They are ignored if they cannot be
-set, so that a container without limits is never refused."""
+"""Files of version 2 that are weights, or that the kubelet sets for every container. A file that cannot be set is
+ignored, so that a container without limits is never refused."""
 _ENFORCED_BY = {"cpu": "cpu", "memory": "memory", "hugepages": "hugetlb"}
 """The controller that enforces limits of a resource."""
 _MAKE_TRIES = 3
 _MADE_BY_US = "user.syncpod.made"
-"""The extended attribute that marks parents that we made: this server or a later one removes them once they are empty.
-"""
+"""The extended attribute of parents that a server of ours has made. This server or a later one removes them once they
+are empty."""
 
 T = TypeVar("T")
 
@@ -130,7 +130,7 @@ class Cgroups:
     def make(self, path: str, resources: LinuxContainerResources) -> None:
         """Make a container's cgroup with its limits, or set them on an existing one. Does nothing without hierarchies.
 
-        Raises :class:`CgroupRefused`; a cgroup that was made is removed then.
+        Raises :class:`CgroupRefused`, and then removes a cgroup that it has made.
         """
         refusal = self.refusal(resources)
         if refusal:
@@ -145,14 +145,14 @@ class Cgroups:
             raise
 
     def procs(self, path: str) -> tuple[str, ...]:
-        """Return the files that a process writes `0` to, to enter the container's cgroup; none without hierarchies."""
+        """Return the files into which a process writes `0` to enter the container's cgroup; () without hierarchies."""
         return tuple(str(directory / "cgroup.procs") for _, directory in self._directories(path))
 
     def update(self, path: str, resources: LinuxContainerResources, now: LinuxContainerResources) -> None:
         """Change the given limits; the others stay. Does nothing without hierarchies.
 
-        Raises :class:`CgroupRefused`, also if the container has no cgroup. Limits that were already changed are reset
-        to those of `now`.
+        Raises :class:`CgroupRefused`, also if the container has no cgroup. Limits that were already changed are then
+        reset to those of `now`.
         """
         refusal = self.refusal(resources)
         if refusal:
@@ -199,7 +199,7 @@ class Cgroups:
         return any((each.oom_kills(directory) or 0) > 0 for each, directory in self._directories(path))
 
     def kill(self, path: str) -> None:
-        """Kill everything in the container's cgroup, also later forks; a missing cgroup is ignored.
+        """Kill everything in the container's cgroup, later forks included; a missing cgroup is ignored.
 
         The processes may still be dying when this returns, and a new process can enter afterwards.
         """
@@ -289,7 +289,10 @@ def _make(hierarchy: Hierarchy, directory: Path) -> None:
 
 
 def _ours(path: str) -> tuple[str, ...]:
-    """Return the parts of a container's cgroup path, whose last must be an id: no other cgroup is ever changed."""
+    """Return the parts of a container's cgroup path.
+
+    The last must be an id, so that no other cgroup is ever changed.
+    """
     parts = _parts("cgroup", path)
     if not parts or not _ID.fullmatch(parts[-1]):
         raise CgroupRefused(f'cgroup "{path}": must end in the id of a container')

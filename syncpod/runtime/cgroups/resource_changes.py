@@ -28,7 +28,7 @@ def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, st
 
 
 def undoing(now: LinuxContainerResources, change: LinuxContainerResources) -> LinuxContainerResources:
-    """Return the change that undoes `change`, which was made in part; `now` are the limits before it.
+    """Return the change that undoes `change`, of which only a part was made; `now` are the limits before it.
 
     Values that had no limit before become unlimited again, except cpusets and huge pages, which had their parent's
     limits.

@@ -40,13 +40,13 @@ class ProcessTable:
         return cls(stat for stat in found if stat is not None)
 
     def waited_ticks(self, pid: int) -> int | None:
-        """Return the time of the children that a process had waited for; None if it was gone."""
+        """Return the CPU time of the children that a process had waited for; None if the process was gone."""
         found = self._by_pid.get(pid)
         return found.waited_ticks if found is not None else None
 
     @staticmethod
     def waited_now(pid: int, proc: Path = PROC) -> int | None:
-        """Return the present value of `waited_ticks`, which is read again; None if the process is gone."""
+        """Return the present value of `waited_ticks`, read from /proc again; None if the process is gone."""
         found = process_stat(pid, str(proc))
         return found.waited_ticks if found is not None else None
 

@@ -78,7 +78,7 @@ class Version1:
         )
 
     def tasks(self, directory: Path) -> int | None:
-        """Return how many tasks there are."""
+        """Return the number of tasks."""
         return files.read_number(directory / "pids.current") if "pids" in self.controllers else None
 
     def pressures(self, directory: Path, of: str) -> Pressures | None:
@@ -86,7 +86,7 @@ class Version1:
         return None
 
     def oom_kills(self, directory: Path) -> int | None:
-        """Return how often a process of this cgroup itself was killed for lack of memory."""
+        """Return the number of this cgroup's own processes that were killed for lack of memory."""
         if "memory" not in self.controllers:
             return None
         return files.read_table(directory / "memory.oom_control").get("oom_kill")
@@ -126,7 +126,7 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
     if memory < 0 and not with_swap:
         with_swap = _UNLIMITED
     elif 0 < (files.read_number(with_swap_file) or 0) < memory and not with_swap:
-        with_swap = memory  # Memory alone may now exceed the limit on both: then no swap is allowed, as in containerd.
+        with_swap = memory  # The new limit may exceed the limit on both: then no swap is allowed, as in containerd.
     settings = []
     if memory:
         settings.append((directory / "memory.limit_in_bytes", max(memory, _UNLIMITED)))

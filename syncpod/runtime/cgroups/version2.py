@@ -34,7 +34,10 @@ class Version2:
         """Do nothing: a new cgroup is usable."""
 
     def open_to(self, directory: Path) -> None:
-        """Enable the controllers for the cgroups in `directory`; files of those that cannot be enabled are missing."""
+        """Enable the controllers for the cgroups in `directory`.
+
+        A controller that cannot be enabled has no files there.
+        """
         pass_down(directory, self.controllers)
 
     def apply(self, directory: Path, resources: LinuxContainerResources) -> None:
@@ -74,7 +77,7 @@ class Version2:
         )
 
     def tasks(self, directory: Path) -> int | None:
-        """Return how many tasks there are."""
+        """Return the number of tasks."""
         return files.read_number(directory / "pids.current")
 
     def pressures(self, directory: Path, of: str) -> Pressures | None:
@@ -82,7 +85,7 @@ class Version2:
         return files.pressures(directory / f"{of}.pressure")
 
     def oom_kills(self, directory: Path) -> int | None:
-        """Return how often a process in the cgroup or below it was killed for lack of memory."""
+        """Return the number of processes in the cgroup or below it that were killed for lack of memory."""
         return files.read_table(directory / "memory.events").get("oom_kill")
 
 
@@ -163,7 +166,7 @@ def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
 
 
 def _spare(directory: Path, limit: int) -> None:
-    """Refuse a memory limit below the present use: the kernel would kill processes, where in version 1 it refuses.
+    """Refuse a memory limit below the present use, as version 1 does: in version 2 the kernel would kill processes.
 
     File pages, which the kernel can reclaim at once, do not count. Raises :class:`CgroupRefused`.
     """

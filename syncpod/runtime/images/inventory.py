@@ -1,8 +1,8 @@
 """The inventory of images: those loaded from files, and those that are only a pulled name.
 
 A pulled name stands for the host's own programs. The names are stored, so that pulling, listing and removing work as in
-any runtime. Such an image's id is the SHA-256 of its full name, so it is the same on every machine; a loaded image's id
-is the digest of its configuration, as usual.
+any runtime. The id of an image that is only a name is the SHA-256 of its full name, and so the same on every machine. A
+loaded image's id is the digest of its configuration, as usual.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Image:
 
     @property
     def repo_digest(self) -> str:
-        """Its name with a digest: the one it was pulled by, its manifest's, or its id."""
+        """The image's name with a digest: the digest that it was pulled by, its manifest's, or its id."""
         digest = self.reference.digest or (self.content.manifest_digest if self.content else self.id)
         return f"{self.reference.repository}@{digest}"
 

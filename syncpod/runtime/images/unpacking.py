@@ -24,7 +24,7 @@ from syncpod.kernel.tree_removal import remove_tree
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _AUFS: Final = ".wh..wh."
-"""Names with this prefix are AUFS's metadata, and are ignored, except that of an opaque directory's whiteout."""
+"""Names with this prefix are AUFS's metadata. They are ignored, except the name of an opaque directory's whiteout."""
 _MOST_LINKS: Final = 40
 _XATTR: Final = "SCHILY.xattr."
 _NOBODY_AT_ALL: Final = 2**32 - 1
@@ -85,7 +85,7 @@ class Unpacking:
         link: links are not followed.
         """
         from_the_top = [(Path(), self._directories)]
-        for path, directory in from_the_top:  # This list grows meanwhile.
+        for path, directory in from_the_top:  # The loop adds to this list.
             from_the_top += [(path / name, below) for name, below in directory.inside.items()]
         for path, directory in reversed(from_the_top):  # A directory's content comes before itself.
             if directory.like is not None:
@@ -131,7 +131,7 @@ class Unpacking:
                 self._hide(child)
 
     def _remove(self, path: Path) -> None:
-        """Remove a path and everything below it, with the noted metadata: another entry may take its place."""
+        """Remove a path and everything below it, and forget its metadata: another entry may take its place."""
         *above, name = path.relative_to(self._root).parts
         directory: _Directory | None = self._directories
         for part in above:

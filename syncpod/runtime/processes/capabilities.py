@@ -51,7 +51,7 @@ def limit(bits: int) -> None:
                 libc.prctl(libc.PR_CAPBSET_DROP, number)
         except OSError as error:
             if error.errno == errno.EINVAL:
-                return  # The kernel has no higher one.
+                return  # The kernel has no higher capability.
             if error.errno != errno.EPERM:
                 raise
 

@@ -45,7 +45,7 @@ class Commands:
         """Sessions of commands whose clients left while they ran."""
 
     def execute(self, descriptors: list[int], namespaces: list[tuple[int, int]], answer: Answer) -> Command | None:
-        """Run a command; the first descriptor has the request, the others are its streams: one terminal, or three.
+        """Run a command; the first descriptor has the request, the others its streams: one terminal, or three pipes.
 
         The client gets STARTED or REFUSED, and EXITED with the code when the command has ended. Returns None if the
         machine has no more processes or descriptors, which must not end the container.
@@ -61,7 +61,7 @@ class Commands:
 
     def _begin(self, descriptors: list[int], namespaces: list[tuple[int, int]], answer: Answer) -> Command:
         if len(descriptors) not in (2, 4):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # The kernel drops those beyond the limit.
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))  # The kernel drops descriptors beyond the limit.
         request, *stdio = descriptors
         with open(request, encoding="utf-8", errors="surrogateescape", closefd=False) as file:
             document = json.load(file)
@@ -124,7 +124,7 @@ class Commands:
 
 
 def _session_of(pid: int) -> int:
-    """Return the session of a process; 0, which is never one, if it is gone."""
+    """Return the session of a process; 0 if it is gone, which is never a session."""
     try:
         return os.getsid(pid)
     except ProcessLookupError:

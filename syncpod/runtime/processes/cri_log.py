@@ -28,7 +28,7 @@ class CriLog:
             self._file = _open(path)
 
     def write(self, stream: bytes, data: bytes) -> None:
-        """Append what was just read from `stream` (`stdout`, `stderr`).
+        """Append output that was just read from `stream` (`stdout`, `stderr`).
 
         Output that cannot be written (full disk) is lost, so that the container never blocks on its log.
         """
@@ -54,7 +54,7 @@ class CriLog:
         self._append(b"".join(out))
 
     def end(self, stream: bytes) -> None:
-        """Write the rest of `stream` that has no newline."""
+        """Write the rest of `stream`, which has no newline."""
         rest = self._pending.pop(stream, b"")
         if rest and self._file >= 0:
             self._append(b"%b %b P %b\n" % (self._timestamp(), stream, rest))

@@ -33,8 +33,8 @@ Gate = Callable[[], None]
 def fork(become: Callable[[Gate], NoReturn], *, go: int | None = None) -> tuple[int, int]:
     """Fork a child that runs `become`, and return its pid and the pipe on which it reports.
 
-    `become` gets a gate to call right before exec: if there is a `go` pipe, the gate reports READY and waits for a byte
-    from it. Any failure in the child is reported as a sentence and ends it. Raises OSError if the fork fails.
+    `become` gets a gate, and calls it right before exec. With a `go` pipe, the gate reports READY and waits for a byte
+    from that pipe. Any failure in the child is reported as a sentence and ends it. Raises OSError if the fork fails.
     """
     reading, writing = os.pipe()
     parent = os.getpid()
@@ -87,7 +87,7 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
         )
     _become_user(spec)
     _change_directory(cwd)
-    _die_with(parent)  # Changing the user resets the request.
+    _die_with(parent)  # The kernel drops the request when the user changes.
     gate()
     if _is_pause(spec):
         _pause()
@@ -141,7 +141,7 @@ def _as_new_process() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Request SIGKILL for when the parent dies; exit if it has died already."""
+    """Request SIGKILL on the parent's death; exit if the parent has died already."""
     libc.prctl(libc.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)
@@ -157,7 +157,7 @@ def _take_stdio(spec: ProcessSpec, stdio: Stdio, *, terminal: bool) -> None:
         is_device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
         if others and spec.user is not None and (terminal or not is_device):
             with contextlib.suppress(PermissionError):  # Not root: changing the user will fail with a better message.
-                os.fchown(descriptor, spec.user.uid, -1)  # Otherwise it could not open /dev/stdout.
+                os.fchown(descriptor, spec.user.uid, -1)  # Otherwise the program could not open /dev/stdout.
         os.dup2(descriptor, number)
         os.close(descriptor)
 

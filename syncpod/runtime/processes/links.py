@@ -64,7 +64,7 @@ class Links:
                 os.symlink(mount.host_path, path)  # noqa: PTH211
 
     def release(self, container: str) -> None:
-        """Drop a container's claims, and remove the links that have no claims left. Safe to repeat."""
+        """Drop a container's claims, and remove the links that then have no claim. Safe to repeat."""
         for claim in self._registry.glob(f"*/claim-{container}"):
             entry = claim.parent
             claim.unlink(missing_ok=True)

@@ -39,8 +39,8 @@ class OwnStreams:
         self._input_queue: deque[bytes] = deque()
         self._input_ending = False
         self._hung_up = -1
-        """The terminal while no process has its other side open; it is not polled, since it would be ready all the
-        time."""
+        """The terminal while no process has its other side open. It is not polled then, since it would always be
+        ready."""
 
     @property
     def input_waits(self) -> bool:

@@ -1,7 +1,7 @@
 """Finds out, by trying, which level of isolation containers can have on this machine.
 
 Run as `python -I -S probe.py DIRECTORY`, with the directory for containers. It prints the level, and on a second line
-why mount namespaces do not work; that line is empty if they do.
+the reason why mount namespaces do not work; that line is empty if they do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIES = 3
 
 
 def level(directory: Path) -> tuple[Level, str]:
-    """Return the best level that works, and why mount namespaces do not work ("" if they do).
+    """Return the best level that works, and the reason why mount namespaces do not ("" if they do).
 
     Each level is tried in a child process.
     """
@@ -41,7 +41,7 @@ def level(directory: Path) -> tuple[Level, str]:
 
 
 def _try(trial: Level, directory: Path) -> str:
-    """Let a child process enter a root of its own; return why that fails, "" if it works."""
+    """Let a child process enter a root of its own; return the reason why that fails, "" if it works."""
     place = Path(tempfile.mkdtemp(prefix="probe-", dir=directory))
     reading, writing = os.pipe()
     try:

@@ -103,7 +103,7 @@ def check_container(
 ) -> None:
     """Refuse a container that this runtime cannot make; limits are checked by `cgroups`. Raises Refusal.
 
-    `of_own_files`: its image was loaded.
+    `of_own_files` is True if its image was loaded.
     """
     security = config.linux.security_context
     security_path = f"{path}.linux.security_context"
@@ -263,7 +263,7 @@ def _account(
 def _require_own_user(
     security: api_pb2.LinuxContainerSecurityContext, host: Host, path: str, account: Account, gid: int, asked: str
 ) -> None:
-    """Refuse any user or group but the server's own, which only root could use. Raises Refusal."""
+    """Refuse every user and group except the server's own: only root could use others. Raises Refusal."""
     if account.uid != host.uid:
         raise unsupported(
             asked, f"only root can run as user {account.uid}: remove runAsUser, or run the runtime as root"

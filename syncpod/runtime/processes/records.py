@@ -31,7 +31,8 @@ ENDING = "ending.json"
 EXIT = "exit.json"
 CONTROL = "control.sock"
 _ENDING_BYTES = 4096
-"""More than the record of an end needs, with the longest sentence on why a start failed."""
+"""Bytes of the reserved space: more than the record of an end needs, even with the longest sentence on a failed
+start."""
 _LONGEST_ERROR = 600
 """Maximum characters of the sentence on why a start failed; JSON may need six bytes for each."""
 
@@ -76,9 +77,9 @@ class Ended:
     exit_code: int
     finished_at: int
     error: str = ""
-    """Why it could not start; "" if it ran."""
+    """The reason why the process could not start; "" if it ran."""
     unknown: bool = False
-    """The end was not observed."""
+    """True if the end was not observed."""
 
 
 def write_record(directory: Path, name: str, record: Any) -> None:

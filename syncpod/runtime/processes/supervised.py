@@ -76,7 +76,7 @@ class Supervised:
     async def probe(directory: Path) -> tuple[Level, str]:
         """Find out, by trying in a child process, which level works for containers in `directory`.
 
-        Also returns why mount namespaces are not available; "" if they are.
+        Also returns the reason why mount namespaces are not available; "" if they are.
         """
         trial = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -152,7 +152,7 @@ class Supervised:
         raise StartFailed("its supervisor ended before it could report the start", ended)
 
     async def _give_up(self, directory: Path) -> Exited | None:
-        """Give up a start that has had no result so far, whichever process is stuck.
+        """Give up a start that has had no result so far. Any of its processes may be stuck.
 
         Return how the process ended; None if it never began.
         """
@@ -181,7 +181,7 @@ class Supervised:
         return None if started is None else await self._lost(directory, started)
 
     async def find(self, directory: Path) -> ContainerHandle | Exited | None:
-        """Return the process that was started there, or its end; see `port.Processes.find`.
+        """Return the process that was started in `directory`, or its end; see `port.Processes.find`.
 
         An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
         for good. A failed start is returned as Exited 128 StartError, with started_at 0.
@@ -372,7 +372,7 @@ class Supervised:
                     exited = self._exited(directory, ended, spec, started)
                 else:
                     exited = await self._lost(directory, started, spec)
-            except Exception as error:  # noqa: BLE001 - it has ended, whatever cannot be found out about that
+            except Exception as error:  # noqa: BLE001 - it has ended, even if nothing can be found out about its end
                 message = f"its end is unknown: {error}"
                 exited = Exited(255, "Unknown", message, started.started_at, time.time_ns())
             process.settle(exited)
@@ -422,7 +422,7 @@ def _lock(directory: Path) -> IO[bytes]:
 
     Raises FileNotFoundError if there is none, BlockingIOError if its supervisor lives.
     """
-    file = open(directory / records.SPEC, "rb")  # noqa: PTH123, SIM115 - what is returned is the lock
+    file = open(directory / records.SPEC, "rb")  # noqa: PTH123, SIM115 - the returned file is the lock
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BaseException:

@@ -112,7 +112,7 @@ class Supervisor:
     def _refuse(self, sentence: str) -> NoReturn:
         """Clean up a failed start, and report why it failed."""
         self._end_descendants()
-        self._record(Ended(128, time.time_ns(), error=sentence))  # the server gets it even if this fails
+        self._record(Ended(128, time.time_ns(), error=sentence))  # the server gets the sentence even if this fails
         with contextlib.suppress(OSError):
             self._line.send(Word.REFUSED + sentence.encode(errors="surrogateescape")[:CHUNK])
         os._exit(0)
@@ -369,7 +369,7 @@ class Supervisor:
     def _record(self, ended: Ended) -> bool:
         """Record the end; False if that fails now."""
         try:
-            if self._ending < 0:  # The start failed before it was reserved.
+            if self._ending < 0:  # The start failed before the file was reserved.
                 write_record(self._directory, EXIT, ended)
                 return True
             try:

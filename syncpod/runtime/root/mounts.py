@@ -115,7 +115,7 @@ def opened_source(mount: Mount) -> int:
 
 
 def _hides_proc(path: str, source: int) -> bool:
-    """Return whether a mount would hide parts of `/proc`, on which mounting relies; another proc would not."""
+    """Return whether a mount would hide parts of `/proc`, which mounting needs; a mount of another proc hides none."""
     if path == "/proc":
         return not os.path.samestat(os.fstat(source), os.stat("/proc"))  # noqa: PTH116
     return is_beneath(path, "/proc") and path not in _REPLACEABLE

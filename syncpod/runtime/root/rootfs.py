@@ -74,7 +74,7 @@ def enter(
 def written_to(directory: Path) -> tuple[Path, ...]:
     """Return the directories that receive a container's writes to its own root; none if it has no root of its own.
 
-    These are paths outside its mount namespace, where the root has only what was made in it, such as /tmp.
+    These are paths outside its mount namespace, where the root has only the entries that were made in it, such as /tmp.
     """
     return tuple(path for path in (directory / ROOT, *(directory / LAYERS).glob("*/upper")) if path.is_dir())
 

@@ -62,7 +62,7 @@ class _Record:
     """The container's script, as written."""
     log_path: str
     end: _End | None
-    """The end of the process by itself; None: it runs until it is stopped."""
+    """The end of the process by itself; None if it runs until it is stopped."""
     restarts_runtime_at: int | None = None
     input_ends: bool = False
     """True if the end of input reaches the process; otherwise it only ends the attachment."""

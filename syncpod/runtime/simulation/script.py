@@ -61,7 +61,7 @@ _CODES: Final = {code.name: code for code in grpc.StatusCode if code is not grpc
 
 
 class ScriptInvalid(ValueError):
-    """A script is invalid. The text names the annotation, the path in it, and what would be valid."""
+    """A script is invalid. The text names the annotation, the path in it, and a valid value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Hang:
     """A call is delayed before it has any effect."""
 
     duration: int | None
-    """Nanoseconds after which the call proceeds; None: it waits until the client gives up."""
+    """Nanoseconds after which the call proceeds; None if it waits until the client gives up."""
     times: int | None
     """The number of first calls that are delayed; None = all."""
 
@@ -116,7 +116,7 @@ class ContainerScript:
     start_delay: int = 0
     """The duration of StartContainer."""
     start_error: str = ""
-    """Why every start fails; empty if starts succeed."""
+    """The reason why every start fails; empty if starts succeed."""
     run_time: int | None = None
     """The time until the container ends by itself; None = it runs until it is stopped."""
     exit_codes: tuple[int | None, ...] = (0,)

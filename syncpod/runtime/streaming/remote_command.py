@@ -41,7 +41,7 @@ class Outcome:
 
     exit_code: int = 0
     failure: str = ""
-    """Why it did not start; empty if it did."""
+    """The reason why the command did not start; empty if it did."""
 
     def status(self) -> bytes:
         """Return the outcome as a v1.Status in JSON, which protocols since version 4 send."""
