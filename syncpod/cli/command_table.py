@@ -19,7 +19,7 @@ class Entry(NamedTuple):
     module: str = ""
     """Its module in `syncpod.cli.commands`; "" = it is a group that has a table of its own, in `TABLES`."""
     function: str = ""
-    """Its function there; "" = the module's `app` is a group of commands."""
+    """Its function there, or its group of commands."""
 
 
 _PODS: Final = "Pods"
@@ -82,78 +82,80 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "leave": Entry(_HERE, "Leave the fleet that this machine's node belongs to.", "join", "leave"),
     "fleet": Entry(_FLEET, "Many nodes as one fleet: what they run, and who is let in."),
-    "create": Entry(_PODS, "Create what a manifest has, or a ConfigMap or Secret.", "create"),
-    "key": Entry(_HERE, "Show and change the keys of this machine's node.", "key"),
-    "top": Entry(_PODS, "Show the CPU and memory usage of pods and of the node.", "top"),
+    "create": Entry(_PODS, "Create what a manifest has, or a ConfigMap or Secret.", "create", "app"),
+    "key": Entry(_HERE, "Show and change the keys of this machine's node.", "key", "app"),
+    "top": Entry(_PODS, "Show the CPU and memory usage of pods and of the node.", "top", "app"),
 }
 
 
-def _row(where: str, summary: str) -> Entry:
-    """Return the entry of a command of ``fleet``. `where` is ``module.function``, or ``module`` for a group.
+def _shared(verb: str, summary: str) -> Entry:
+    """Return the entry of a command of ``fleet`` that a node has too: ``fleet_VERB`` on the page of the node's."""
+    return COMMANDS[verb]._replace(panel="Commands", summary=summary, function=f"fleet_{verb.replace('-', '_')}")
 
-    The module's prefix ``fleet_`` is left out.
-    """
+
+def _own(where: str, summary: str) -> Entry:
+    """Return the entry of a command that only ``fleet`` has. `where` is its function: ``up.serve`` of `fleet_up`."""
     module, _, function = where.partition(".")
     return Entry("Commands", summary, f"fleet_{module}", function)
 
 
 FLEET_COMMANDS: Final[dict[str, Entry]] = {
-    "up": _row("up.up", "Serve a fleet from this machine: start its Temporal server, its worker and its gate."),
-    "down": _row("up.down", "End the gate, the worker and the Temporal server that `fleet up` has started."),
-    "get": _row(
-        "get.get",
+    "up": _own("up.up", "Serve a fleet from this machine: start its Temporal server, its worker and its gate."),
+    "down": _own("up.down", "End the gate, the worker and the Temporal server that `fleet up` has started."),
+    "get": _shared(
+        "get",
         "List the fleet's nodes, workloads, or pods on all nodes: `nodes`, `deployments`, `daemonset logs`, `pods`.",
     ),
-    "describe": _row(
-        "describe.describe",
+    "describe": _shared(
+        "describe",
         "Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, "
         "`secret keys`.",
     ),
-    "explain": _row(
+    "explain": _own(
         "explain.explain",
         "Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.",
     ),
-    "logs": _row("logs.logs", "Print the logs of a pod's containers on any node of the fleet."),
-    "exec": _row("exec.exec_", "Run a command in a container on any node of the fleet, and exit with its exit code."),
-    "attach": _row("exec.attach", "Show the output of a running container on any node of the fleet, or type into it."),
-    "port-forward": _row(
-        "port_forward.port_forward", "Forward local ports to a pod on whichever node of the fleet it is, until Ctrl-C."
+    "logs": _own("logs.logs", "Print the logs of a pod's containers on any node of the fleet."),
+    "exec": _shared("exec", "Run a command in a container on any node of the fleet, and exit with its exit code."),
+    "attach": _shared("attach", "Show the output of a running container on any node of the fleet, or type into it."),
+    "port-forward": _shared(
+        "port-forward", "Forward local ports to a pod on whichever node of the fleet it is, until Ctrl-C."
     ),
-    "cp": _row("cp.cp", "Copy files and directories to and from containers, on whichever node of the fleet they are."),
-    "apply": _row(
+    "cp": _shared("cp", "Copy files and directories to and from containers, on whichever node of the fleet they are."),
+    "apply": _own(
         "change.apply",
         "Run pods, Deployments and DaemonSets (apps/v1) on the fleet's nodes, with their ConfigMaps and Secrets.",
     ),
-    "delete": _row("delete.delete", "Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes."),
-    "cordon": _row("change.cordon", "Place no new pods on these nodes."),
-    "uncordon": _row("change.uncordon", "Place new pods on these nodes again."),
-    "drain": _row(
+    "delete": _own("delete.delete", "Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes."),
+    "cordon": _own("change.cordon", "Place no new pods on these nodes."),
+    "uncordon": _own("change.uncordon", "Place new pods on these nodes again."),
+    "drain": _own(
         "drain.drain",
         "Move the pods of nodes elsewhere: cordon the nodes, and have their pods replaced on other nodes.",
     ),
-    "remove": _row("remove.remove", "Remove nodes from the fleet for good, and revoke their certificates."),
-    "serve": _row(
+    "remove": _own("remove.remove", "Remove nodes from the fleet for good, and revoke their certificates."),
+    "serve": _own(
         "up.serve",
         "Run the fleet's worker until Ctrl-C, on the Temporal server that the environment names, or on your own.",
     ),
-    "gate": _row("gate.gate", "Let nodes reach the fleet's Temporal server, until Ctrl-C."),
-    "codec": _row("codec.codec", "Decrypt payloads for the Temporal UI with the fleet's keys, until Ctrl-C."),
-    "install": _row(
+    "gate": _own("gate.gate", "Let nodes reach the fleet's Temporal server, until Ctrl-C."),
+    "codec": _own("codec.codec", "Decrypt payloads for the Temporal UI with the fleet's keys, until Ctrl-C."),
+    "install": _own(
         "install.install", "Have systemd run a fleet's worker and gate on this machine, also after a reboot."
     ),
-    "uninstall": _row("install.uninstall", "Remove the systemd units of a fleet's worker and gate from this machine."),
-    "invite": _row("certificates.invite", "Write an invitation: the file that a node joins the fleet with."),
-    "revoke": _row("certificates.revoke", "Revoke the certificates of a node, and so keep it out of the fleet."),
-    "certificates": _row("certificates.certificates", "List the certificates of nodes, and how long each is valid."),
-    "rotate": _row("certificates.rotate", "Make a new certificate authority for new certificates."),
-    "retire": _row(
+    "uninstall": _own("install.uninstall", "Remove the systemd units of a fleet's worker and gate from this machine."),
+    "invite": _own("certificates.invite", "Write an invitation: the file that a node joins the fleet with."),
+    "revoke": _own("certificates.revoke", "Revoke the certificates of a node, and so keep it out of the fleet."),
+    "certificates": _own("certificates.certificates", "List the certificates of nodes, and how long each is valid."),
+    "rotate": _own("certificates.rotate", "Make a new certificate authority for new certificates."),
+    "retire": _own(
         "certificates.retire",
         "Remove the earliest certificate authority, and so revoke all certificates that it has issued.",
     ),
-    "top": _row("top", "Show the CPU and memory usage of the fleet's pods and nodes."),
-    "rollout": _row("rollout", "The rollouts of a Deployment or DaemonSet of the fleet, and its revisions."),
-    "key": _row(
-        "key",
+    "top": _own("top.app", "Show the CPU and memory usage of the fleet's pods and nodes."),
+    "rollout": _own("rollout.app", "The rollouts of a Deployment or DaemonSet of the fleet, and its revisions."),
+    "key": _own(
+        "key.app",
         "Show and change the keys that a fleet signs its commands and encrypts its histories with, and those that it "
         "seals with.",
     ),

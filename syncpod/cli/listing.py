@@ -12,18 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from syncpod.api.views.text import Columns
 from syncpod.cli.console import remark, say
-from syncpod.cli.failure import BadInput
-from syncpod.cli.input.arguments import read_field_selector, read_selector
 from syncpod.cli.input.kind_words import Kind
-from syncpod.cli.view.documents import is_of_documents, known_output, print_documents
+from syncpod.cli.view.documents import is_of_documents, print_documents
 from syncpod.cli.view.label_columns import LabelColumns, read_label_columns
 from syncpod.cli.view.live_table import LiveTable, can_redraw
 from syncpod.cli.view.rows import Row, painted
-from syncpod.cli.view.sorting import in_order, sort_path
+from syncpod.cli.view.sorting import in_order
 
 if TYPE_CHECKING:
     from syncpod.api.field_selector import FieldSelector
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 Listed: TypeAlias = Kind | Literal["Node"]
 """A kind that a node's `get` lists."""
 
-_Kind = TypeVar("_Kind", bound=str)
-_OUTPUTS: Final = ("wide", "json", "yaml", "name")
 _TIMES: Final = frozenset({"AGE", "SINCE"})
 """Columns that change with time alone, which a watch ignores."""
 
@@ -95,50 +91,6 @@ class Form:
     def head(self, columns: Sequence[str], wide: Sequence[str]) -> tuple[str, ...]:
         """Return the names of a table's columns, for ``-o wide`` with the `wide` ones."""
         return (*columns, *(wide if self.wide else ()))
-
-
-def read_form(
-    things: Mapping[_Kind, Sequence[str]],
-    namespace: str,
-    *,
-    all_namespaces: bool,
-    selector: str,
-    field_selector: str,
-    output: str,
-    watch: bool,
-    no_headers: bool,
-    label_columns: Sequence[str],
-    show_labels: bool,
-    sort_by: str,
-) -> Form:
-    """Return the form of a list from the flags of ``get``; `things` are the names of each kind. Raises BadInput."""
-    output = known_output(output, _OUTPUTS)
-    if watch and is_of_documents(output):
-        raise BadInput(f"--watch prints tables and names, not {output.partition('=')[0]}")
-    if watch and sort_by:
-        raise BadInput("--sort-by: a watch prints changes in the order in which they come")
-    if watch and len(things) > 1:
-        raise BadInput("--watch works with one kind at a time")
-    chosen_by = {"--field-selector": field_selector, "--selector": selector, "--all-namespaces": all_namespaces}
-    number = sum(map(len, things.values()))
-    # As with kubectl, a name excludes --all-namespaces, since it is of one namespace; nodes have no namespace.
-    flag = next((flag for flag, given in chosen_by.items() if given), "")
-    if number and flag and (flag != "--all-namespaces" or set(things) != {"Node"}):
-        raise BadInput(f"name what to list, or choose it with {flag}, not both")
-    return Form(
-        namespace=None if all_namespaces else namespace or "default",
-        conditions=read_selector(selector),
-        fields=read_field_selector(field_selector, of_pods=set(things) == {"Pod"}),
-        query={"labelSelector": selector, "fieldSelector": field_selector},
-        output=output,
-        headers=not no_headers,
-        labels=read_label_columns(label_columns, output, whole=show_labels),
-        order=sort_path(sort_by) if sort_by else None,
-        with_kind=len(things) > 1,
-        is_named=number > 0,
-        single=number == 1,
-        watch=watch,
-    )
 
 
 def selecting(namespace: str | None, conditions: Selector, fields: FieldSelector) -> Form:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from syncpod.cli.command_table import TABLES, Entry
+from syncpod.cli.input.contexts import Context, with_parameters
 from syncpod.cli.manual import Group, Page, with_examples
 
 
@@ -25,7 +26,7 @@ class CommandsByName(MutableMapping[str, Any]):
         """Return a command with its examples; the first lookup imports its module. Raises KeyError."""
         if self._made[name] is None:
             path = *self._path, name
-            command = self._made[name] = with_examples(_made(name, self.table[name]), path)
+            command = self._made[name] = with_examples(_made(path, self.table[name]), path)
             if path in TABLES:
                 command.commands = CommandsByName(*path)
         return self._made[name]
@@ -87,18 +88,23 @@ def _print(asked: bool) -> None:
         raise typer.Exit
 
 
-def _made(name: str, entry: Entry) -> Any:
+def _made(path: tuple[str, ...], entry: Entry) -> Any:
     """Return a command of the table, from its module."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    name, context = path[-1], Context.NODE if len(path) == 1 else Context.FLEET
     module = import_module(f"syncpod.cli.commands.{entry.module}") if entry.module else None
-    if not entry.function:
-        group_app = typer.Typer(cls=Group, help=entry.summary, no_args_is_help=True) if module is None else module.app
-        app.add_typer(group_app, name=name, rich_help_panel=entry.panel)
+    page = (
+        getattr(module, entry.function)
+        if module is not None
+        else typer.Typer(cls=Group, help=entry.summary, no_args_is_help=True)
+    )
+    if isinstance(page, typer.Typer):
+        app.add_typer(page, name=name, rich_help_panel=entry.panel)
         group: Any = typer.main.get_command(app)
         return group.commands[name]
     settings = getattr(module, "CONTEXT", None)
     own_help = settings is None or "help_option_names" not in settings
     app.command(name, cls=Page, rich_help_panel=entry.panel, context_settings=settings, add_help_option=own_help)(
-        getattr(module, entry.function)
+        with_parameters(page, context)
     )
     return typer.main.get_command(app)

@@ -12,7 +12,6 @@ from syncpod.cli.actions.exec import lend
 from syncpod.cli.fleet_endpoint import to_endpoint
 from syncpod.cli.fleet_remote_commands import run_there
 from syncpod.cli.streams import terminal
-from syncpod.cli.streams.own_terminal import has_terminal
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_pods import find_pod
 
@@ -39,7 +38,7 @@ class FleetExec:
     stdin: bool = False
     """Whether it reads our input."""
     tty: bool = False
-    """Whether it gets our terminal, if our input is one."""
+    """Whether it gets our terminal."""
 
 
 def run_remotely(wanted: FleetExec, state_dir: str) -> int:
@@ -47,7 +46,7 @@ def run_remotely(wanted: FleetExec, state_dir: str) -> int:
 
     Raises BadInput, also if our input is needed and closed, and Failure.
     """
-    stdin, tty = wanted.stdin, wanted.tty and has_terminal(stdin=wanted.stdin)
+    stdin, tty = wanted.stdin, wanted.tty
     flags = [f"--namespace={wanted.namespace}", *([f"--container={wanted.container}"] if wanted.container else [])]
     flags += [flag for flag, is_given in (("--stdin", stdin), ("--tty", tty)) if is_given]
     if stdin:

@@ -1,36 +1,44 @@
-"""``syncpod cp``: copy files to and from containers."""
+"""``syncpod cp`` and ``syncpod fleet cp``: copy files to and from containers."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from syncpod.cli.input.copy_locations import copy_location, require_one_here
-from syncpod.cli.input.options import Container, Namespace
-
-NoPreserve = Annotated[
-    bool, typer.Option("--no-preserve", help="Into a container: do not keep owners and permissions.")
-]
-Retries = Annotated[
-    int | None,
-    typer.Option(
-        "--retries",
-        metavar="N",
-        help="Out of a container: how often to resume after a break; -1 = always.",
-        show_default="0",
-    ),
-]
+from syncpod.cli.input.contexts import OnlyFleet, OnlyNode
+from syncpod.cli.input.copy_locations import CopyLocation, copy_location, require_one_here
+from syncpod.cli.input.options import Container, Namespace, OfNode, StateDir
 
 
-def cp(
-    source: Annotated[str, typer.Argument(metavar="SRC", hidden=True, show_default=False)],
-    destination: Annotated[str, typer.Argument(metavar="DST", hidden=True, show_default=False)],
-    namespace: Namespace = "default",
-    container: Container = "",
-    no_preserve: NoPreserve = False,
-    retries: Retries = None,
-) -> None:
+@dataclass(frozen=True)
+class CpOptions:
+    """The options of `cp` and `fleet cp`."""
+
+    source: Annotated[str, typer.Argument(metavar="SRC", hidden=True, show_default=False)]
+    destination: Annotated[str, typer.Argument(metavar="DST", hidden=True, show_default=False)]
+    namespace: Namespace = "default"
+    node: OnlyFleet[OfNode] = ""
+    container: Container = ""
+    no_preserve: Annotated[
+        bool, typer.Option("--no-preserve", help="Into a container: do not keep owners and permissions.")
+    ] = False
+    retries: OnlyNode[
+        Annotated[
+            int | None,
+            typer.Option(
+                "--retries",
+                metavar="N",
+                help="Out of a container: how often to resume after a break; -1 = always.",
+                show_default="0",
+            ),
+        ]
+    ] = None
+    state_dir: OnlyFleet[StateDir] = ""
+
+
+def cp(given: CpOptions) -> None:
     """Copy files and directories to and from containers.
 
     One of SRC and DST is a path here, the other POD:PATH or NAMESPACE/POD:PATH. Copying into a container: if DST is a
@@ -43,9 +51,29 @@ def cp(
       syncpod cp web:/var/log/nginx ./logs -c app
       syncpod cp team/web:/etc/hosts hosts
     """  # noqa: D301
-    ends = copy_location(source), copy_location(destination)
-    require_one_here(*ends, no_preserve=no_preserve, retries=retries)
+    ends = _ends(given)
 
     from syncpod.cli.actions.cp import copy_files
 
-    copy_files(*ends, namespace, container, preserve=not no_preserve, retries=retries or 0)
+    copy_files(*ends, given.namespace, given.container, preserve=not given.no_preserve, retries=given.retries or 0)
+
+
+def fleet_cp(given: CpOptions) -> None:
+    """Copy files and directories to and from containers, on whichever node of the fleet they are.
+
+    As with `syncpod cp`, one of SRC and DST is a local path, and the other is POD:PATH or NAMESPACE/POD:PATH. The
+    container needs `tar`.
+    """
+    ends = _ends(given)
+
+    from syncpod.cli.actions.fleet_cp import FleetCopy, copy_files
+
+    wanted = FleetCopy(*ends, given.namespace, given.node, given.container, preserve=not given.no_preserve)
+    copy_files(wanted, given.state_dir)
+
+
+def _ends(given: CpOptions) -> tuple[CopyLocation, CopyLocation]:
+    """Return source and destination. Raises BadInput."""
+    ends = copy_location(given.source), copy_location(given.destination)
+    require_one_here(*ends, no_preserve=given.no_preserve, retries=given.retries)
+    return ends

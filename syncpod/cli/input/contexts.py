@@ -1,0 +1,77 @@
+"""The two contexts of a command that a node and a fleet both have, and the options of each.
+
+The page of such a command declares its options once, as the fields of a record. Its command for the node and its
+command for the fleet both take this record, and typer has its fields as parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass, is_dataclass
+from enum import Enum
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args
+
+from typer.models import ParameterInfo
+
+_T = TypeVar("_T")
+
+
+class Context(Enum):
+    """What a command is for: ``syncpod VERB`` or ``syncpod fleet VERB``."""
+
+    NODE = "node"
+    FLEET = "fleet"
+
+
+OnlyNode: TypeAlias = Annotated[_T, Context.NODE]
+"""An option that the fleet's command does not have."""
+OnlyFleet: TypeAlias = Annotated[_T, Context.FLEET]
+"""An option that the node's command does not have."""
+
+
+@dataclass(frozen=True)
+class InFleet:
+    """The help of an option in the fleet's command, where it differs from the node's."""
+
+    help: str
+
+
+def with_parameters(command: Callable[..., None], context: Context) -> Callable[..., None]:
+    """Return a command as typer takes it: with a parameter for each field of the record that it takes.
+
+    The options of the other context are left out, and have their defaults. A command without a record is returned as it
+    is.
+    """
+    if (record := _record_of(command)) is None:
+        return command
+    fields = inspect.signature(record, eval_str=True).parameters.values()
+    own = [_shown(each, context) for each in fields if _is_of(each, context)]
+
+    def page(**given: Any) -> None:
+        command(record(**given))
+
+    page.__doc__ = command.__doc__
+    page.__annotations__ = {each.name: each.annotation for each in own}
+    page.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return page
+
+
+def _record_of(command: Callable[..., None]) -> Any:
+    """Return the record of options that a command takes; None = it takes the options themselves."""
+    taken = [each.annotation for each in inspect.signature(command, eval_str=True).parameters.values()]
+    return taken[0] if taken and is_dataclass(taken[0]) else None
+
+
+def _is_of(field: inspect.Parameter, context: Context) -> bool:
+    return not any(isinstance(note, Context) and note is not context for note in get_args(field.annotation))
+
+
+def _shown(field: inspect.Parameter, context: Context) -> inspect.Parameter:
+    """Return a parameter with the help that its option has in this context."""
+    value, *notes = get_args(field.annotation)
+    texts = [note.help for note in notes if isinstance(note, InFleet) and context is Context.FLEET]
+    option = copy(next(note for note in notes if isinstance(note, ParameterInfo)))
+    option.help = "".join(texts) or option.help
+    return field.replace(annotation=Annotated[value, option])

@@ -1,0 +1,81 @@
+"""Commands that a node and a fleet both have: options that are declared once, and that each command has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+
+from syncpod.cli.command_table import COMMANDS, FLEET_COMMANDS
+from syncpod.cli.input.contexts import Context, InFleet, OnlyFleet, OnlyNode, with_parameters
+from syncpod.cli.program import program
+from tests.cli.conftest import program as run
+
+SHARED = [name for name, entry in FLEET_COMMANDS.items() if name in COMMANDS and entry.module == COMMANDS[name].module]
+
+
+@dataclass(frozen=True)
+class WashOptions:
+    dish: Annotated[str, typer.Argument()]
+    hot: Annotated[bool, typer.Option("--hot", help="Here."), InFleet("There.")] = False
+    soap: OnlyNode[Annotated[str, typer.Option("--soap", help="Soap.")]] = "none"
+    node: OnlyFleet[Annotated[str, typer.Option("--node", help="The node.")]] = ""
+
+
+GIVEN: list[WashOptions] = []
+
+
+def wash(given: WashOptions) -> None:
+    """Wash."""
+    GIVEN.append(given)
+
+
+def plain(dish: Annotated[str, typer.Argument()]) -> None:
+    """Wash plainly."""
+
+
+@pytest.mark.parametrize(
+    ("context", "options"),
+    [(Context.NODE, {"hot": "Here.", "soap": "Soap."}), (Context.FLEET, {"hot": "There.", "node": "The node."})],
+)
+def test_each_command_has_the_options_of_its_context_with_their_help(context: Context, options: dict[str, str]) -> None:
+    app = typer.Typer(add_completion=False)
+    app.command()(with_parameters(wash, context))
+    command = typer.main.get_command(app)
+    assert command.help == "Wash."
+    assert {each.name: getattr(each, "help", None) for each in command.params} == {"dish": None, **options}
+
+
+def test_options_of_the_other_context_have_their_defaults() -> None:
+    with_parameters(wash, Context.FLEET)(dish="cup", hot=True, node="n1")
+    assert GIVEN[-1] == WashOptions("cup", hot=True, soap="none", node="n1")
+
+
+def test_a_command_without_a_record_stays_as_it_is() -> None:
+    assert with_parameters(plain, Context.NODE) is plain
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_an_option_of_both_commands_is_written_alike(name: str) -> None:
+    def written(command: object) -> dict[str, tuple[object, ...]]:
+        return {each.name: (each.opts, each.metavar, each.default) for each in getattr(command, "params", ())}
+
+    commands = program().commands
+    ours, theirs = written(commands[name]), written(commands["fleet"].commands[name])
+    assert [each for each in ours if each in theirs] == [each for each in theirs if each in ours]
+    assert all(ours[each] == theirs[each] for each in ours.keys() & theirs)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("fleet", "cp", "a", "web:/x", "--retries", "3"), "--retries"),
+        (("get", "pods", "--state-dir", "/x"), "--state-dir"),
+    ],
+)
+def test_an_option_of_the_other_command_is_refused(words: tuple[str, ...], option: str) -> None:
+    refused = run(*words)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"No such option: {option}" in refused.err
