@@ -51,6 +51,7 @@ from syncpod.cri.port import (
     SandboxStatus,
     SandboxSummary,
 )
+from syncpod.kernel.listening import grpc_address
 from syncpod.redaction import of_process
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class CriClient(CriRuntime):
         self._timeout = timeout_seconds
         self._sandboxes = KnownItems(records.sandbox_summary)
         self._containers = KnownItems(records.container_summary)
-        self._channel = grpc.aio.insecure_channel(f"unix://{socket_path(endpoint)}", options=_CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(grpc_address(socket_path(endpoint)), options=_CHANNEL_OPTIONS)
         answers = cast(grpc.aio.Channel, ReadableAnswers(self._channel))
         self._runtime = api_pb2_grpc.RuntimeServiceStub(answers)
         self._images = api_pb2_grpc.ImageServiceStub(answers)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from syncpod.kernel.listening import why_unusable
+
 VARIABLE: Final = "CONTAINER_RUNTIME_ENDPOINT"
 """Environment variable that names the socket, as crictl reads it: `unix:///path` or a path."""
 
@@ -79,7 +81,10 @@ def find_endpoint(environ: Mapping[str, str]) -> str:
 
 
 def socket_path(endpoint: str) -> str:
-    """Return the path in `unix:///path`, or the path itself. Raises ValueError for other schemes and relative paths."""
+    """Return the path in `unix:///path`, or the path itself.
+
+    Raises ValueError for other schemes, relative paths, and paths that gRPC cannot use.
+    """
     scheme, separator, path = endpoint.partition("://")
     if not separator:
         path = endpoint
@@ -87,6 +92,8 @@ def socket_path(endpoint: str) -> str:
         raise ValueError(f"{endpoint}: a runtime is reached through a unix socket, unix:///path")
     if not path.startswith("/"):
         raise ValueError(f"{endpoint}: must be an absolute path, unix:///path")
+    if why := why_unusable(path):
+        raise ValueError(f"{endpoint} {why}")
     return path
 
 

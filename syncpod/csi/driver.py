@@ -15,6 +15,7 @@ import grpc.aio
 
 from protos.csi.v1 import csi_pb2, csi_pb2_grpc
 from syncpod.csi.volume import DriverNode, Growing, Publishing, Staging, Use, VolumeStats
+from syncpod.kernel.listening import grpc_address
 
 CALL_SECONDS: Final = 120.0
 """The kubelet's csiTimeout."""
@@ -166,7 +167,7 @@ class CsiDriver:
     @asynccontextmanager
     async def _stub(self, call: str, *, absent_is_fine: bool = False) -> AsyncIterator[csi_pb2_grpc.NodeAsyncStub]:
         try:
-            async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=OPTIONS) as channel:
+            async with grpc.aio.insecure_channel(grpc_address(self._socket), options=OPTIONS) as channel:
                 yield csi_pb2_grpc.NodeStub(channel)
         except grpc.aio.AioRpcError as error:
             if absent_is_fine and error.code() is grpc.StatusCode.NOT_FOUND:

@@ -10,6 +10,7 @@ import grpc.aio
 
 from protos.plugin_registration.v1 import api_pb2, api_pb2_grpc
 from syncpod.csi.driver import OPTIONS, CsiError, clause
+from syncpod.kernel.listening import grpc_address
 
 CSI: Final = "CSIPlugin"
 _CALL_SECONDS: Final = 10.0
@@ -30,7 +31,7 @@ class Plugin:
 async def plugin_at(socket: Path) -> Plugin:
     """Request the plugin's description at a registration socket. Raises CsiError."""
     try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(grpc_address(socket), options=OPTIONS) as channel:
             said = await api_pb2_grpc.RegistrationStub(channel).GetInfo(api_pb2.InfoRequest(), timeout=_CALL_SECONDS)
     except grpc.aio.AioRpcError as error:
         raise CsiError(clause("GetInfo", error)) from None
@@ -47,7 +48,7 @@ async def tell_plugin(socket: Path, refusal: str = "") -> None:
     """
     status = api_pb2.RegistrationStatus(plugin_registered=not refusal, error=refusal)
     try:
-        async with grpc.aio.insecure_channel(f"unix:{socket}", options=OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(grpc_address(socket), options=OPTIONS) as channel:
             await api_pb2_grpc.RegistrationStub(channel).NotifyRegistrationStatus(status, timeout=_CALL_SECONDS)
     except grpc.aio.AioRpcError as error:
         raise CsiError(clause("NotifyRegistrationStatus", error)) from None

@@ -7,7 +7,9 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from syncpod.rare_lines import RareLines
 
@@ -25,6 +27,20 @@ SOCKET_PATH_BYTES: Final = 107
 ACCEPT_WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings while connections cannot be accepted."""
 _ASYNCIO_SAYS: Final = "socket.accept() out of system resource"
+
+
+def grpc_address(socket_path: str | Path) -> str:
+    """Return the address of a unix socket for gRPC, which decodes it as a URI: without encoding, %41 would be an A."""
+    return f"unix:{quote(str(socket_path))}"
+
+
+def why_unusable(socket_path: str | Path) -> str:
+    """Return why gRPC cannot listen or connect at this path, as the end of a sentence about it; "" if it can."""
+    if (size := len(os.fsencode(socket_path))) > SOCKET_PATH_BYTES:
+        return f"has {size} bytes, and a socket's path at most {SOCKET_PATH_BYTES}: name a shorter one"
+    if "," in str(socket_path):
+        return "has a comma, at which gRPC would divide it: name one without"
+    return ""
 
 
 def take_crowds(server: asyncio.Server) -> asyncio.Server:

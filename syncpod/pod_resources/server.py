@@ -18,7 +18,7 @@ import grpc
 import grpc.aio
 
 from protos.podresources.v1 import api_pb2, api_pb2_grpc
-from syncpod.kernel.listening import SOCKET_PATH_BYTES
+from syncpod.kernel.listening import grpc_address, why_unusable
 
 _OLDER: Final = "v1alpha1.PodResourcesLister"
 """The name of the service's first version. It has only `List`, whose messages have the same field numbers."""
@@ -45,8 +45,8 @@ async def serving(
 
     `pods` returns the node's pods; `takes` returns whether the rate limit admits one more request. Raises OSError.
     """
-    if len(bytes(socket)) > SOCKET_PATH_BYTES:
-        raise OSError(f"{socket}: the path of a socket has at most {SOCKET_PATH_BYTES} bytes")
+    if why := why_unusable(socket):
+        raise OSError(f"{socket} {why}")
     await asyncio.to_thread(_make_room, socket)
     lister, server = _Lister(pods, takes), grpc.aio.server()
     api_pb2_grpc.add_PodResourcesListerServicer_to_server(lister, server)
@@ -57,7 +57,7 @@ async def serving(
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_OLDER, {"List": listing}),))
     try:
-        server.add_insecure_port(f"unix:{socket}")
+        server.add_insecure_port(grpc_address(socket))
     except RuntimeError as error:
         raise OSError(f"{socket}: {error}") from error
     await asyncio.to_thread(socket.chmod, _SOCKET)

@@ -16,7 +16,7 @@ import grpc
 import grpc.aio
 
 from protos.pods.v1alpha1 import api_pb2, api_pb2_grpc
-from syncpod.kernel.listening import SOCKET_PATH_BYTES
+from syncpod.kernel.listening import grpc_address, why_unusable
 from syncpod.pods_api.pod_bytes import pod_bytes
 
 WATCHERS: Final = 100
@@ -128,13 +128,13 @@ class _Watcher:
 @asynccontextmanager
 async def serving(socket: Path, node: ServedNode, news: PodNews) -> AsyncIterator[None]:
     """Serve at `socket`, with mode 0600, until the block is left. Raises OSError."""
-    if len(bytes(socket)) > SOCKET_PATH_BYTES:
-        raise OSError(f"{socket}: the path of a socket has at most {SOCKET_PATH_BYTES} bytes")
+    if why := why_unusable(socket):
+        raise OSError(f"{socket} {why}")
     await asyncio.to_thread(_make_room, socket)
     server = grpc.aio.server(maximum_concurrent_rpcs=WATCHERS)
     api_pb2_grpc.add_PodsServicer_to_server(_Pods(node, news), server)
     try:
-        server.add_insecure_port(f"unix:{socket}")
+        server.add_insecure_port(grpc_address(socket))
     except RuntimeError as error:
         raise OSError(f"{socket}: {error}") from error
     await asyncio.to_thread(socket.chmod, _SOCKET)

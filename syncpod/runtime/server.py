@@ -17,13 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
-from urllib.parse import quote
 
 import grpc.aio
 
 from protos.cri.v1 import api_pb2
 from syncpod.kernel.http2_frames import GRPC_OPTIONS
-from syncpod.kernel.listening import SOCKET_PATH_BYTES, log_failed_accepts
+from syncpod.kernel.listening import grpc_address, log_failed_accepts, why_unusable
 from syncpod.kernel.ownership import NotOurs, require_ours
 from syncpod.kernel.service_notification import notify_ready
 from syncpod.runtime import host
@@ -74,12 +73,8 @@ class Settings:
 
 async def serve(settings: Settings, environ: Mapping[str, str]) -> None:
     """Serve until SIGTERM or SIGINT; containers keep running. Raises CannotServe."""
-    if len(os.fsencode(settings.socket)) > SOCKET_PATH_BYTES:
-        raise CannotServe(
-            f"--socket: {settings.socket} has {len(os.fsencode(settings.socket))} bytes, "
-            f"and a socket's path at most {SOCKET_PATH_BYTES}: name a shorter one",
-            2,
-        )
+    if why := why_unusable(settings.socket):
+        raise CannotServe(f"--socket: {settings.socket} {why}", 2)
     # This is for files that others use, such as missing directories to mount; our own files have explicit modes.
     os.umask(0o022)
     open_files = _raise_open_files()
@@ -234,7 +229,7 @@ def _listening(socket: Path, server: grpc.aio.Server) -> Iterator[None]:
         socket.unlink()
     before = os.umask(0o177)
     try:
-        server.add_insecure_port(f"unix:{quote(str(socket))}")
+        server.add_insecure_port(grpc_address(socket))
     except RuntimeError as error:
         raise CannotServe(f"--socket: cannot listen at {socket}: {_reason(socket)}", 2) from error
     finally:

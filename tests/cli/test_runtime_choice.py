@@ -220,10 +220,13 @@ def test_an_embedded_runtime_with_a_moved_socket_is_still_the_nodes(here: NodeSe
     assert read_kept_settings(here.state_dir).endpoint == moved.endpoint
 
 
-def test_a_socket_with_too_long_a_path_is_placed_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["long" * 30, "a,b"])
+def test_a_socket_with_a_path_that_grpc_cannot_use_is_placed_elsewhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
-    near, far = tmp_path / "state", tmp_path / ("long" * 30)
+    near, far = tmp_path / "state", tmp_path / name
     prepare(near)
     prepare(far)
     assert runtime_process.choose_socket(near) == near / "runtime" / "cri.sock"

@@ -86,6 +86,13 @@ def test_a_server_writes_no_index_that_a_node_has_no_use_for(tmp_path: Path) -> 
         assert visibility_indexes(tmp_path) == few
 
 
+def test_a_servers_database_is_in_its_directory_whatever_characters_its_path_has(tmp_path: Path) -> None:
+    state = tmp_path / "per%41 c?#"
+    with started(state):
+        assert visibility_indexes(state)
+    assert [each.name for each in tmp_path.iterdir()] == [state.name]
+
+
 def test_a_server_gives_back_what_only_its_start_has_needed_once_its_worker_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,7 @@ async def test_a_reader_that_asks_without_a_pause_is_refused() -> None:
 
 async def test_a_directory_too_deep_for_a_socket_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     running = asyncio.ensure_future(PodResourcesApi(tmp_path / ("d" * 120), lambda: ()).run())
-    await until(lambda: "the path of a socket has at most 107 bytes" in caplog.text)
+    await until(lambda: "a socket's path at most 107" in caplog.text)
     assert not running.done()
     await cancelled(running)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import stat
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cri.client import CriClient
 from syncpod.kernel.listening import SOCKET_PATH_BYTES
 from tests.runtimes.embedded import Embedded
 
@@ -54,6 +56,25 @@ def test_a_socket_path_too_long_for_the_kernel_is_refused(tmp_path: Path) -> Non
         2,
         f"--socket: {socket} has {len(str(socket))} bytes, and a socket's path at most 107: name a shorter one\n",
     )
+
+
+async def test_a_socket_may_have_any_character_that_grpc_can_address(tmp_path: Path) -> None:
+    directory = tmp_path / "per%41 c?#:"
+    directory.mkdir()
+    line = [sys.executable, "-m", "syncpod.runtime", "--state-dir", str(directory), "--simulate"]
+    runtime = await asyncio.create_subprocess_exec(*line, "--socket", f"{directory}/s", cwd=ROOT)
+    try:
+        while not (directory / "s").is_socket():
+            assert runtime.returncode is None
+            await asyncio.sleep(0.05)
+        client = CriClient(f"unix://{directory}/s")
+        assert (await client.version()).name == "syncpod-embedded"
+        await client.close()
+    finally:
+        runtime.terminate()
+        await runtime.wait()
+    with pytest.raises(ValueError, match="has a comma"):
+        CriClient("unix:///run/a,b")
 
 
 def test_an_existing_file_at_the_socket_path_is_left_alone(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ class DevServer(Daemon):
                 stdout=log,
                 stderr=log,
                 env=dev_server.environment(os.environ),
+                cwd=self.db.parent,
                 start_new_session=True,
             )
         deadline = time.monotonic() + patience
@@ -110,6 +111,13 @@ class DevServer(Daemon):
 
 
 def _end(directory: Path) -> None:
-    """Kill the server whose database is in `directory`, if it still runs."""
-    database = str(directory / "temporal.db")
-    kill(process.pid for process in processes() if process.program == "temporal" and database in process.argv)
+    """Kill the server that runs in `directory`, if there is one."""
+    servers = [each.pid for each in processes() if each.program == "temporal"]
+    kill(pid for pid in servers if _directory_of(pid) == directory)
+
+
+def _directory_of(pid: int) -> Path | None:
+    """The working directory of a process, None if it has ended."""
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/cwd").readlink()
+    return None

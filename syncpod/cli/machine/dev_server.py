@@ -129,7 +129,9 @@ def command(
 ) -> list[str]:
     """Return the command line of a dev server that loses no acknowledged write, even by kill -9 or a power cut.
 
-    A new database gets our search attributes at once. `ui_port` None = the server has no UI.
+    The process must run in the database's directory: the server reads its argument as a URI, so a whole path with a
+    `%`, `?` or `#` would name another file. A new database gets our search attributes at once. `ui_port` None = the
+    server has no UI.
     """
     line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
     line += ["--port", str(port), "--ui-disable-news-fetch"]
@@ -139,7 +141,7 @@ def command(
     # Without WAL, SQLite is several times slower; with it, synchronous=FULL costs next to nothing.
     line += [
         "--db-filename",
-        str(database),
+        database.name,
         "--sqlite-pragma",
         "journal_mode=WAL",
         "--sqlite-pragma",
@@ -243,6 +245,7 @@ def _launch(
         log=log,
         environment=environment(os.environ),
         keep=(lock,),
+        directory=database(state_dir).parent,
         umask=0o077,
     )
     lower_oom_score_adj(NODE, child.pid)

@@ -27,6 +27,7 @@ _STOPPED: Final = ("T", "t")
 """The states of a stopped process (proc_pid_stat(5)): by a signal, and by a debugger."""
 _UNRECORDED_SECONDS: Final = 10.0
 """How long a process that could not be recorded may take to end, before it is killed."""
+_ROOT: Final = Path("/")
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -84,11 +85,18 @@ def _is_this_users(pid: int) -> bool:
 
 
 def start_detached(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str], keep: Sequence[int] = (), umask: int = -1
+    command: Sequence[str],
+    *,
+    log: Path,
+    environment: Mapping[str, str],
+    directory: Path = _ROOT,
+    keep: Sequence[int] = (),
+    umask: int = -1,
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, with its output in `log`; it inherits the descriptors `keep`.
 
-    Ctrl-C in this terminal does not reach it. `umask` -1 = ours. Raises BadInput if the program cannot be run.
+    It runs in `directory`. Ctrl-C in this terminal does not reach it. `umask` -1 = ours. Raises BadInput if the program
+    cannot be run.
     """
     with contextlib.suppress(FileNotFoundError):
         if log.lstat().st_size > LOG_LIMIT:
@@ -101,7 +109,7 @@ def start_detached(
             stdout=output,
             stderr=output,
             env=dict(environment),
-            cwd="/",
+            cwd=directory,
             start_new_session=True,
             pass_fds=keep,
             umask=umask,
@@ -118,6 +126,7 @@ def start_recorded(
     *,
     log: Path,
     environment: Mapping[str, str],
+    directory: Path = _ROOT,
     keep: Sequence[int] = (),
     umask: int = -1,
 ) -> tuple[subprocess.Popen[bytes], ProcessIdentity | None]:
@@ -128,7 +137,7 @@ def start_recorded(
     start and record, the next command ends the process (`end_unrecorded`).
     """
     with signals_held_back():
-        child = start_detached(command, log=log, environment=environment, keep=keep, umask=umask)
+        child = start_detached(command, log=log, environment=environment, directory=directory, keep=keep, umask=umask)
         process = identify(child.pid)
         if process is not None:
             try:

@@ -24,7 +24,7 @@ from syncpod.cri import records
 from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, find_endpoint
 from syncpod.cri.errors import CriError
-from syncpod.kernel.listening import SOCKET_PATH_BYTES
+from syncpod.kernel.listening import why_unusable
 from syncpod.kernel.procfs import ProcessIdentity, identify, is_running
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.process_records import (
@@ -52,7 +52,7 @@ def directory(state_dir: Path) -> Path:
 
 
 def usual_socket(state_dir: Path) -> Path:
-    """Return where the embedded runtime listens, unless that path is too long."""
+    """Return where the embedded runtime listens, unless gRPC cannot use that path."""
     return directory(state_dir) / "cri.sock"
 
 
@@ -88,7 +88,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 def choose_socket(state_dir: Path) -> Path:
     """Return the path for the runtime's socket: that of its last start, else one in the runtime's directory.
 
-    If that path is too long for a socket, returns one in a new private directory below $XDG_RUNTIME_DIR or /tmp.
+    If gRPC cannot use that path, returns one in a new private directory below $XDG_RUNTIME_DIR or /tmp.
     """
     recorded = recorded_runtime(state_dir)
     if recorded is not None:
@@ -96,12 +96,14 @@ def choose_socket(state_dir: Path) -> Path:
         if _is_private(before.parent):
             return before
     usual = usual_socket(state_dir)
-    if _fits(usual):
+    if not (why := why_unusable(usual)):
         return usual
     for place in (os.environ.get("XDG_RUNTIME_DIR"), "/tmp"):
-        if place and _fits(Path(place) / f"{_SOCKETS}12345678" / usual.name) and os.access(place, os.W_OK | os.X_OK):
+        if not place or why_unusable(Path(place) / f"{_SOCKETS}12345678" / usual.name):
+            continue
+        if os.access(place, os.W_OK | os.X_OK):
             return Path(tempfile.mkdtemp(prefix=_SOCKETS, dir=place)) / usual.name
-    raise BadInput(f"the path of a socket has at most {SOCKET_PATH_BYTES} bytes: name a shorter state directory")
+    raise BadInput(f"the socket {usual} of the state directory {why}")
 
 
 def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tuple[RuntimeRecord, bool]:
@@ -202,10 +204,10 @@ def load(state_dir: Path, files: Sequence[str], name: str, *, environ: Mapping[s
 def become(state_dir: Path, socket: Path | None, *, simulated: bool, environ: Mapping[str, str]) -> None:
     """Replace this process by the embedded runtime, so that Ctrl-C reaches it directly.
 
-    Raises Failure if it runs already, and BadInput if its socket's path is too long.
+    Raises Failure if it runs already, and BadInput if gRPC cannot use its socket's path.
     """
-    if socket is not None and not _fits(socket):
-        raise BadInput(f"--socket: {socket} has more than the {SOCKET_PATH_BYTES} bytes that a socket's path may have")
+    if socket is not None and (why := why_unusable(socket)):
+        raise BadInput(f"--socket: {socket} {why}")
     prepare(state_dir)
     with exclusive(state_dir):
         running = running_runtime(state_dir)
@@ -267,10 +269,6 @@ def _answers(socket: Path) -> bool:
     except NoRuntime:
         return False
     return True
-
-
-def _fits(socket: Path) -> bool:
-    return len(os.fsencode(socket)) <= SOCKET_PATH_BYTES
 
 
 def _is_private(path: Path) -> bool:
