@@ -7,7 +7,6 @@ resources.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -18,12 +17,10 @@ import grpc
 import grpc.aio
 
 from protos.podresources.v1 import api_pb2, api_pb2_grpc
-from syncpod.kernel.listening import grpc_address, why_unusable
+from syncpod.grpc_server import serving_at
 
 _OLDER: Final = "v1alpha1.PodResourcesLister"
 """The name of the service's first version. It has only `List`, whose messages have the same field numbers."""
-_DIRECTORY: Final = 0o700
-_SOCKET: Final = 0o600
 
 
 @dataclass(frozen=True)
@@ -45,9 +42,6 @@ async def serving(
 
     `pods` returns the node's pods; `takes` returns whether the rate limit admits one more request. Raises OSError.
     """
-    if why := why_unusable(socket):
-        raise OSError(f"{socket} {why}")
-    await asyncio.to_thread(_make_room, socket)
     lister, server = _Lister(pods, takes), grpc.aio.server()
     api_pb2_grpc.add_PodResourcesListerServicer_to_server(lister, server)
     listing = grpc.unary_unary_rpc_method_handler(
@@ -56,22 +50,8 @@ async def serving(
         response_serializer=api_pb2.ListPodResourcesResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_OLDER, {"List": listing}),))
-    try:
-        server.add_insecure_port(grpc_address(socket))
-    except RuntimeError as error:
-        raise OSError(f"{socket}: {error}") from error
-    await asyncio.to_thread(socket.chmod, _SOCKET)
-    await server.start()
-    try:
+    async with serving_at(socket, server):
         yield
-    finally:
-        await server.stop(None)
-        await asyncio.to_thread(socket.unlink, missing_ok=True)
-
-
-def _make_room(socket: Path) -> None:
-    socket.parent.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)  # left by an earlier worker
 
 
 class _Lister(api_pb2_grpc.PodResourcesListerServicer):

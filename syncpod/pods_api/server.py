@@ -16,15 +16,13 @@ import grpc
 import grpc.aio
 
 from protos.pods.v1alpha1 import api_pb2, api_pb2_grpc
-from syncpod.kernel.listening import grpc_address, why_unusable
+from syncpod.grpc_server import serving_at
 from syncpod.pods_api.pod_bytes import pod_bytes
 
 WATCHERS: Final = 100
 """Maximum number of concurrent calls, nearly all of which are watches. A kubelet has no such limit."""
 EVENTS: Final = 100
 """Maximum number of events queued for a watcher, as in the kubelet. A watcher that needs more is dropped."""
-_DIRECTORY: Final = 0o700
-_SOCKET: Final = 0o600
 _NOT_READY: Final = "Kubelet is initializing"
 
 Document = Mapping[str, Any]
@@ -128,27 +126,10 @@ class _Watcher:
 @asynccontextmanager
 async def serving(socket: Path, node: ServedNode, news: PodNews) -> AsyncIterator[None]:
     """Serve at `socket`, with mode 0600, until the block is left. Raises OSError."""
-    if why := why_unusable(socket):
-        raise OSError(f"{socket} {why}")
-    await asyncio.to_thread(_make_room, socket)
     server = grpc.aio.server(maximum_concurrent_rpcs=WATCHERS)
     api_pb2_grpc.add_PodsServicer_to_server(_Pods(node, news), server)
-    try:
-        server.add_insecure_port(grpc_address(socket))
-    except RuntimeError as error:
-        raise OSError(f"{socket}: {error}") from error
-    await asyncio.to_thread(socket.chmod, _SOCKET)
-    await server.start()
-    try:
+    async with serving_at(socket, server):
         yield
-    finally:
-        await server.stop(None)
-        await asyncio.to_thread(socket.unlink, missing_ok=True)
-
-
-def _make_room(socket: Path) -> None:
-    socket.parent.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
-    socket.unlink(missing_ok=True)  # left by an earlier worker
 
 
 class _Pods(api_pb2_grpc.PodsServicer):
