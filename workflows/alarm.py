@@ -21,7 +21,7 @@ class Alarm:
         self._timer: asyncio.Task[None] | None = None
 
     def set(self, deadline: datetime | None, summary: str) -> None:
-        """Set the deadline at which the alarm rings; None means never. `summary` is what the UI shows.
+        """Set the deadline at which the alarm rings; None means never. `summary` is the timer's text in the UI.
 
         If the deadline changes, a ring for the old one is dropped: the alarm may have rung during a step, when nothing
         waited.

@@ -29,7 +29,7 @@ class Effect(Generic[State, Payload, Result]):
     """Raises Rejected, ValidationError or PodInvalid to refuse the payload."""
 
     def __call__(self, state: State, args: tuple[Any, ...], now: datetime) -> Result:
-        """Decode the payload, and fold it into the state. Raises Rejected, ValidationError, and what `fold` raises."""
+        """Decode the payload and fold it into the state. Raises Rejected, ValidationError, and the errors of `fold`."""
         if self.command.takes_payload and (len(args) > 1 or (self.command.needs_payload and not args)):
             raise Rejected(self.command.wrong_number(len(args)))
         try:

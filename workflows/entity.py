@@ -270,8 +270,8 @@ class Entity:
         """End the workflow task, and say in the next one whether the run may still be left.
 
         The SDK delivers a task's signals first, and its cancellation only after the code that the signals woke has run.
-        A run that continues as new in between loses the cancellation. A timer's end is delivered together with the
-        cancellation.
+        A run that continues as new in between loses the cancellation. So this waits for a timer, whose end is delivered
+        together with the cancellation.
         """
         if self._leaving is None or self._leaving.done():
             self._leaving = asyncio.create_task(workflow.sleep(PAUSE, summary="the workflow continues as new"))
@@ -284,7 +284,7 @@ class Entity:
 
 
 class TooOld(Exception):
-    """A history began with decisions that this tree does not have. The text says so, and what to do."""
+    """A history began with decisions that this tree does not have. The text is the reason and the remedy."""
 
 
 def decisions_taken() -> int:

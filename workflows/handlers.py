@@ -7,8 +7,8 @@
     class PodWorkflow: ...
 
 Each handler takes any number of payloads, so that none fails a workflow task, and hands them to the workflow's
-`receive`, `change` or `check` with the row. Queries are methods, described by :func:`query_handler`; so is the handler
-of unknown signals.
+`receive`, `change` or `check` with the row. Queries are methods, marked by :func:`query_handler`; the handler of
+unknown signals is a method too.
 """
 
 from __future__ import annotations

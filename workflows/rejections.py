@@ -27,7 +27,7 @@ class Rejected(Exception):
 
 
 def sentence(wrong: Exception) -> str:
-    """Return one sentence that says what is wrong with a signal or an update."""
+    """Return the error of a signal or an update as one sentence."""
     if isinstance(wrong, ValidationError):
         return str(first_problem(wrong))
     return str(wrong) if isinstance(wrong, Rejected | PodInvalid) else f"{type(wrong).__name__}: {wrong}"

@@ -60,7 +60,7 @@ async def node_context(
     *,
     cluster: str,
 ) -> NodeContext:
-    """Return the node's context for steps and agent: its settings, and what this machine and its runtime allow.
+    """Return the node's context for steps and agent: its settings, and the abilities of this machine and its runtime.
 
     `cluster` is the Temporal cluster's id and namespace. Raises SettingsInvalid, CriError.
     """

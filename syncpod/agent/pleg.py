@@ -1,4 +1,4 @@
-"""The pod lifecycle event generator: notices what changed in the runtime, and signals each pod's workflow.
+"""The pod lifecycle event generator: notices changes in the runtime, and signals them to each pod's workflow.
 
 For each pod it keeps two listings: the newest one read, and the newest one that the workflow has received, in a signal
 or from a step. A signal carries the difference between the two as events, and the whole newest listing. So there is no
@@ -42,7 +42,7 @@ RELIST_SECONDS = 1.0
 """genericPlegRelistPeriod."""
 SECONDS_PER_POD = 0.005
 """Seconds between two relists for each pod of the node, while the relist may rest. A relist costs worker and runtime 50
-to 100 µs of CPU for each pod, so relists take 1 to 2 % of a core whatever the number of pods."""
+to 100 µs of CPU for each pod, so relists take 1 to 2 % of a core for any number of pods."""
 LONGEST_REST_SECONDS = 60.0
 """The most seconds between two relists."""
 OFTEN_SECONDS = 30.0
@@ -168,7 +168,7 @@ class Pleg:
                 await self._no_more_rest.wait()
 
     async def relist(self) -> None:
-        """List all pods once and signal what changed. Raises CriError; then no record has changed."""
+        """List all pods once and signal the changes. Raises CriError; then no record has changed."""
         begun = time.monotonic()
         if self._last_relist is not None:
             metrics.relist_interval.record(begun - self._last_relist)
@@ -203,7 +203,7 @@ class Pleg:
         return ""
 
     async def look(self, uid: str) -> ObservedPod:
-        """Read one pod now and signal what changed; return the listing. Raises CriError."""
+        """Read one pod now and signal the changes; return the listing. Raises CriError."""
         listing = await self._reader.read(uid)
         self.observe(listing)
         return listing
@@ -397,7 +397,7 @@ class Pleg:
 def rest_seconds(pods: int) -> float:
     """Return the seconds between two relists on a node with this many pods, while events announce every end.
 
-    The kubelet then relists each 300 s (kubelet.go, v1.36, eventedPlegRelistPeriod), whatever the size of the node.
+    The kubelet then relists each 300 s (kubelet.go, v1.36, eventedPlegRelistPeriod), on a node of any size.
     """
     return max(RELIST_SECONDS, min(SECONDS_PER_POD * pods, LONGEST_REST_SECONDS))
 

@@ -163,7 +163,7 @@ class NodePods:
         return steps_of(self._running)
 
     async def settle_journal(self) -> str:
-        """Write to the journal what has been published so far; return why that fails, "" if it does not."""
+        """Write the states that were published so far to the journal; return why that fails, "" if it does not."""
         return "" if self._settle_journal is None else await self._settle_journal()
 
     async def refresh_report(self) -> None:

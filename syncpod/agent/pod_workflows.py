@@ -99,7 +99,7 @@ class PodWorkflows:
     async def _has_had(self, workflow_id: str, uid: str) -> bool:
         """Say whether one of the workflow's closed runs was this pod's.
 
-        A name has one open run at a time: if its newest run has ended, so have all earlier ones. A run that was
+        A name has one open run at a time: if its newest run has ended, all earlier ones have ended too. A run that was
         terminated before it wrote its search attributes is identified by its history.
         """
         closed = f"WorkflowId = '{workflow_id}' AND ExecutionStatus != 'Running'"

@@ -27,7 +27,7 @@ class _Entry(Generic[_T]):
 
 
 class RecordCache(Generic[_T]):
-    """Caches what `derive` returns for each pod's record; None is cached too, and omitted from results.
+    """Caches the result of `derive` for each pod's record. None is cached too, and left out when the cache is read.
 
     While no record of the node has changed, a read costs one stat in all; otherwise one for each record.
     """

@@ -143,7 +143,8 @@ class StuckWorkflows:
         """Restart a pod's workflow if the server has terminated it because of a limit; say whether that was so.
 
         If the run is terminated repeatedly, the pauses between restarts grow as for a stuck one. On a node whose
-        commands are signed, the start is signed and so is accepted, whoever terminated the run. Raises RPCError.
+        commands are signed, the start is signed, and therefore accepted, even if another client terminated the run.
+        Raises RPCError.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
         described = await self._ask(workflow_id)

@@ -47,7 +47,7 @@ class Reply(NamedTuple):
 
 @contextlib.contextmanager
 def socket_address(state_dir: Path) -> Iterator[str]:
-    """Yield an address of the socket that is short enough, whatever the state directory's path. Raises OSError.
+    """Yield an address of the socket that is short enough, for any path of the state directory. Raises OSError.
 
     An address of a unix socket has at most 107 bytes.
     """

@@ -1,4 +1,4 @@
-"""An error's text in one line: all of it, or only its innermost clause, which says what is wrong."""
+"""An error's text in one line: all of it, or only its innermost clause, which names the fault."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _WRAPPING: Final = re.compile(
     r"failed to |unable to |error |rpc error|OCI runtime |runc |absent$|exited \d"
     r"|Back-off |ErrImage|ImagePull|RunContainer"
 )
-"""The beginnings of clauses that only say what was attempted."""
+"""The beginnings of clauses that only name the attempt."""
 _STATUS: Final = re.compile(r"^code = \w+ desc = ")
-"""What gRPC writes between `rpc error: ` and the error itself."""
+"""gRPC's text between `rpc error: ` and the error itself."""
 
 
 def one_line(text: str) -> str:
@@ -20,7 +20,7 @@ def one_line(text: str) -> str:
 
 
 def innermost(text: str) -> str:
-    """Return an error in one line, without the leading clauses that only say what was attempted."""
+    """Return an error in one line, without the leading clauses that only name the attempt."""
     clauses = one_line(text).split(": ")
     while len(clauses) > 1 and _WRAPPING.match(clauses[0]):
         del clauses[0]

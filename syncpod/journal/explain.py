@@ -319,7 +319,7 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
-    """Return the waits that were under way at a moment: their subject has taken no step since, nor started.
+    """Return the waits that were under way at a moment: their subject has neither started nor taken a step.
 
     A wait that is due goes on as long as the node cannot act.
     """

@@ -233,7 +233,7 @@ class Absence(NamedTuple):
 
     @property
     def lacks(self) -> str:
-        """What the node was without."""
+        """The part that the node lacked."""
         return "Temporal server" if self.how == SERVER_AWAY else "worker"
 
     def of(self, begun: datetime, ended: datetime) -> timedelta:

@@ -1,4 +1,4 @@
-"""Back-off as a value: how long to wait before the next try, and what has to be kept between tries.
+"""Back-off as a value: how long to wait before the next try, and the data that has to be kept between tries.
 
 A `BackoffStore` has an entry for each key: the delay (or for a crash loop, how often the delay has grown), and the time
 at which it was last set. The store is frozen and part of the workflow's snapshot, as JSON. A function that changes

@@ -40,10 +40,10 @@ def compute_pod_actions(
     followed: Collection[str] = (),
     kubelet: KubeletVersion,
 ) -> PodActions:
-    """Decide what one sync of a pod is to do.
+    """Decide the actions of one sync of a pod.
 
     1. Compare the sandbox with the spec.
-    2. In a RestartAllContainers pass: list what is to be removed, and nothing else.
+    2. In a RestartAllContainers pass: list the instances to remove, and nothing else.
     3. If the sandbox is gone or wrong: end the pod if it is done, else make its next sandbox.
     4. Start ephemeral containers that were never made: they do not wait for the pod to be initialized.
     5. Bring up init containers and sidecars; go on only once the pod is initialized.
@@ -54,7 +54,7 @@ def compute_pod_actions(
     `observed` lists sandboxes and containers newest first. `liveness` and `startup` map container ids to the last
     result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all`: this sync is a
     RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only to be
-    replaced by another, whatever the policy. (The kubelet kills and starts in one sync; here each step is decided by
+    replaced by another, under any policy. (The kubelet kills and starts in one sync; here each step is decided by
     itself.) `kubelet`: the version whose decision is taken. Back-off and image pulls are left to the caller.
 
     A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity. Mirrors

@@ -91,7 +91,7 @@ class ContainerContext:
     actuated: Mapping[str, ResourceRequirements] = field(default_factory=dict)
     """By container name: the resources last applied to its running instance, if the pod's spec now has others."""
     followed: Collection[str] = ()
-    """Names of main containers that have ended only so that another instance follows, whatever their policy."""
+    """Names of main containers that have ended only so that another instance follows, under any policy."""
     failed: bool = False
     """The pod has failed as a whole (evicted, past its deadline): no instance follows."""
 
@@ -136,7 +136,7 @@ def _present(
 def _resources(context: ContainerContext, container: Container, newest: ObservedContainer) -> ResourceRequirements:
     """Return a running instance's resources as last applied; if it does not run, those of the next instance.
 
-    Difference: for a running instance the kubelet shows what the runtime reports, which is rounded.
+    Difference: for a running instance the kubelet shows the runtime's report, which is rounded.
     """
     given = context.actuated.get(container.name) if newest.state == "running" else None
     return given or container.resources

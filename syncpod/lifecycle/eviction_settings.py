@@ -27,7 +27,7 @@ _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class EvictionSettingInvalid(ValueError):
-    """An eviction setting is wrong: `setting` names it, and the text says what would be right."""
+    """An eviction setting is wrong: `setting` names it, and the text describes the valid values."""
 
     def __init__(self, setting: str, message: str) -> None:
         super().__init__(message)

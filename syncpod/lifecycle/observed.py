@@ -72,7 +72,7 @@ class ObservedSandbox(Model):
 
 
 class ObservedContainer(Model):
-    """One instance of one container, of whatever kind (main, init, ephemeral)."""
+    """One instance of one container, of any kind (main, init, ephemeral)."""
 
     id: str = ""
     name: str = ""

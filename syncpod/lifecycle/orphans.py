@@ -30,7 +30,7 @@ server has lost is never killed automatically.
 """
 
 Standing = Literal["open", "closed", "another", "unknown"]
-"""What the server has for the workflow id of a pod. `open`: a running workflow, perhaps this pod's. `closed`: this
+"""The server's knowledge about the workflow id of a pod. `open`: a running workflow, perhaps this pod's. `closed`: this
 pod's workflow, which has ended. `another`: a running workflow of another pod with that name. `unknown`: no workflow
 that is or was this pod's."""
 

@@ -40,7 +40,7 @@ def is_critical(pod: Pod) -> bool:
 
 
 def pod_has_initialized(pod: Pod, observed: ObservedPod) -> bool:
-    """Say whether the runtime has a main container, in whatever state, in the pod's current sandbox.
+    """Say whether the runtime has a main container, in any state, in the pod's current sandbox.
 
     The current sandbox is the newest one, if it is ready. Mirrors container/helpers.go, v1.36,
     HasAnyActiveRegularContainerStarted.
@@ -60,10 +60,10 @@ def pod_phase(
 ) -> Phase:
     """Return the phase that follows from the containers' statuses.
 
-    `pod_is_terminal`: every container has been stopped for good, so nothing restarts whatever the policy says.
+    `pod_is_terminal`: every container has been stopped for good, so nothing restarts under any policy.
     `pod_has_initialized`: see the function of that name; if True, a restarting sidecar does not make the pod Pending.
-    `followed`: names of containers that have ended only so that another instance follows, whatever their policy. A
-    container without a status is unknown. If several statuses have one name, the first counts.
+    `followed`: names of containers that have ended only so that another instance follows, under any policy. A container
+    without a status is unknown. If several statuses have one name, the first counts.
 
     Mirrors kubelet_pods.go, v1.36, getPhase.
     """

@@ -218,7 +218,7 @@ def _has_to_resize(actions: PodActions, *, cgroup_behind: bool) -> bool:
 
 
 def _why_resize(update: ContainersToUpdate) -> str:
-    """Return what changes: `memory limit of web 64Mi -> 128Mi`; the request is named only if the limit stays."""
+    """Return the change: `memory limit of web 64Mi -> 128Mi`; the request is named only if the limit stays."""
     memory = [_change(each, "memory", _in_bytes) for each in update.memory]
     cpu = [_change(each, "cpu", _in_millicores) for each in update.cpu]
     return ", ".join((*memory, *cpu)) or "the pod's cgroup follows its resources"

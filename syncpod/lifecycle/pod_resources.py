@@ -56,7 +56,7 @@ def with_resources(pod: Pod, resources: PodResources) -> Pod:
 
 
 def same_resources(one: PodResources, other: PodResources) -> bool:
-    """Say whether both have the same CPU and memory, of the pod and of each container, in whatever notation."""
+    """Say whether both have the same CPU and memory, of the pod and of each container, in any notation."""
     if one.containers.keys() != other.containers.keys() or not same_amounts(one.pod, other.pod):
         return False
     return all(same_amounts(resources, other.containers[name]) for name, resources in one.containers.items())

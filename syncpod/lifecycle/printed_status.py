@@ -25,7 +25,7 @@ class PrintedStatus:
 
 
 def printed_status(pod: Mapping[str, Any]) -> PrintedStatus:
-    """Return what ``get pods`` prints of the pod's status."""
+    """Return the pod's status as ``get pods`` prints it."""
     status, spec = part_of(pod, "status"), part_of(pod, "spec")
     init_statuses: Sequence[Mapping[str, Any]] = status.get("initContainerStatuses", ())
     sidecars = {each["name"] for each in spec.get("initContainers", ()) if each.get("restartPolicy") == "Always"}

@@ -21,8 +21,8 @@ def pod_qos(pod: Pod) -> QOSClass:
     Raises ValueError for a malformed quantity (validation has refused it before).
 
     Mirrors pkg/apis/core/v1/helper/qos/qos.go, v1.36, ComputePodQOS. Difference: there, empty pod-level resources
-    (`resources: {}`) make a pod BestEffort, whatever its containers request. Here they count as none, as in the rest of
-    the kubelet (component-helpers/resource/helpers.go, IsPodLevelResourcesSet).
+    (`resources: {}`) make a pod BestEffort, even if its containers request resources. Here they count as none, as in
+    the rest of the kubelet (component-helpers/resource/helpers.go, IsPodLevelResourcesSet).
     """
     whole = pod.spec.resources
     if whole is not None and (whole.requests or whole.limits):

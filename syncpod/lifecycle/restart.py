@@ -52,9 +52,9 @@ def matching_rule(container: Container, exit_code: int) -> ContainerRestartRule 
 def container_should_restart(container: Container, spec: PodSpec, exit_code: int) -> bool:
     """Say whether a container that exited with `exit_code` is started again.
 
-    A matching rule means yes, whichever of its two actions it has; see `restart_all` for what `RestartAllContainers`
-    does beyond that. Rules count only if the container has its own restart policy; the API refuses them otherwise.
-    Mirrors pkg/api/v1/pod/util.go, v1.36, ContainerShouldRestart.
+    A matching rule means yes, with either of its two actions; `restart_all` has the further effect of
+    `RestartAllContainers`. Rules count only if the container has its own restart policy; the API refuses them
+    otherwise. Mirrors pkg/api/v1/pod/util.go, v1.36, ContainerShouldRestart.
     """
     if container.restart_policy and matching_rule(container, exit_code) is not None:
         return True

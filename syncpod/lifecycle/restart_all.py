@@ -28,9 +28,9 @@ def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: boo
 def containers_to_reset(spec: PodSpec, observed: ObservedPod) -> tuple[ContainerToReset, ...]:
     """List the instances of main and init containers to remove; those that have not exited are killed first.
 
-    Instances that triggered the restart are removed last: while one exists, an interrupted pass begins again.
-    Ephemeral containers stay, and so do containers that are not in the spec.
-    Mirrors kuberuntime_manager.go, v1.36, computePodActions in its RestartAllContainers branch.
+    Instances that triggered the restart are removed last: while one exists, an interrupted pass begins again. Ephemeral
+    containers, and containers that are not in the spec, stay. Mirrors kuberuntime_manager.go, v1.36, computePodActions
+    in its RestartAllContainers branch.
     """
     targets: list[ContainerToReset] = []
     sources: list[ContainerToReset] = []

@@ -41,7 +41,7 @@ _NOTHING_TO_START_IN: Final = ("sandbox container ", "the runtime was restarted 
 
 
 def failed_start(message: str) -> FailedStart:
-    """Return what a `StartError` with this message means for the container's process."""
+    """Return the outcome of a `StartError` with this message for the container's process."""
     cut_off = any(words in message for words in _CUT_OFF)
     if message.startswith(_BEGINNING):
         return "refused" if _REFUSED_BY_THE_OCI_RUNTIME in message and not cut_off else "unknown"

@@ -94,7 +94,7 @@ class StatusInputs:
     resize: tuple[PodCondition, ...] = ()
     """The conditions about a resize, with their times."""
     followed: Collection[str] = ()
-    """Names of main containers that have ended only so that another instance follows, whatever their policy."""
+    """Names of main containers that have ended only so that another instance follows, under any policy."""
     overdue: WaitingReason | None = None
     """Why a kill in the pod is taking too long; None = no kill is."""
     restarts_all_later: bool = False

@@ -3,7 +3,7 @@
 Mirrors eviction/eviction_manager.go, v1.36, localStorageEviction: each emptyDir is compared with its sizeLimit, then
 the pod with the sum of its containers' limits of ephemeral-storage, then each container with its own limit. The first
 limit that is exceeded ends the pod. Differences: limits of sidecars and other init containers count as those of main
-containers do, and a writable layer counts for its container whichever disk the runtime keeps it on.
+containers do, and a writable layer counts for its container on any disk.
 """
 
 from __future__ import annotations

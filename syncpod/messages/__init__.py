@@ -9,10 +9,10 @@
 
 Import each name from its module.
 
-Every model ignores unknown fields and defaults every field, so that an older worker reads what a newer one sent. No
-model here is strict by itself: :mod:`syncpod.pod` checks a manifest with ``strict=True`` before a message carries it,
-and a workflow parses people's commands with ``extra="forbid"``. On the wire names are Kubernetes' camelCase and times
-are RFC 3339 strings, because ``tctl`` re-encodes JSON numbers as doubles and would spoil integers above 2**53.
+Every model ignores unknown fields and defaults every field, so that an older worker reads the messages of a newer one.
+No model here is strict by itself: :mod:`syncpod.pod` checks a manifest with ``strict=True`` before a message carries
+it, and a workflow parses people's commands with ``extra="forbid"``. On the wire names are Kubernetes' camelCase and
+times are RFC 3339 strings, because ``tctl`` re-encodes JSON numbers as doubles and would spoil integers above 2**53.
 """
 
 # A step decides nothing, so an import contract keeps `activities` from importing `syncpod.lifecycle`. The activities

@@ -59,7 +59,7 @@ class CommandSpec(Generic[Payload]):
     payload: type[Payload]
     """The model of its payload; `dict`: a document that its effect checks."""
     meaning: str
-    """What it requests, without a full stop: the beginning of its description, and of its line in docs/temporal.md."""
+    """Its request, without a full stop: the beginning of its description, and of its line in docs/temporal.md."""
     sender: Sender = Sender.PERSON
     form: str = ""
     """The payload in words or as JSON, if `payload` is no model."""

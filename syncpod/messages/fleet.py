@@ -175,7 +175,7 @@ class FleetNodeReport(Message):
     labels: dict[str, str] = Field(default_factory=dict)
     capacity: dict[str, str] = Field(default_factory=dict)
     allocatable: dict[str, str] = Field(default_factory=dict)
-    """Quantities as Kubernetes writes them, less what pods from other sources request on the node."""
+    """Quantities as Kubernetes writes them, less the requests of the node's pods from other sources."""
     addresses: tuple[NodeAddress, ...] = ()
     node_info: NodeInfo = NodeInfo()
     endpoint: str = ""
@@ -217,7 +217,7 @@ class PodReport(Message):
         return f"{self.namespace}/{self.name}"
 
     def brief(self) -> PodReport:
-        """Return the report for the pod's owner: a short message, and only what the owner needs.
+        """Return the report for the pod's owner: a short message, and only the fields that the owner needs.
 
         An owner keeps the reports of all its pods in one payload, and a stolen node can write much into each.
         """

@@ -17,7 +17,7 @@ from syncpod.pod import Pod, PodInvalid, parse_quantity, readmit
 def offer_of(
     node: FleetNodeSummary, documents: Iterable[dict[str, Any]], wanted: Sequence[Pod], owner: str
 ) -> NodeOffer | None:
-    """Return what a node offers beside the pods of its list, `documents`; None if it has not reported yet.
+    """Return a node's offer beside the pods of its list, `documents`; None if it has not reported yet.
 
     The offer lists the pods that can affect the placement of `wanted`, and all pods of `owner`. It also has the names
     of other owners' pods that `owner` could give a pod. Raises ValueError for an invalid quantity.

@@ -88,7 +88,7 @@ class Place(Enum):
     """Where a step is decided, and what its hold delays."""
 
     PLANNED = "in the plan"
-    """The plan has the step. If it is held, so are the steps after it: the kubelet's SyncPod ends with the step's
+    """The plan has the step. If it is held, the steps after it are held too: the kubelet's SyncPod ends with the step's
     failure."""
     PLANNED_ALONE = "in the plan, for itself"
     """The plan has the step. If it is held, the steps after it are still tried."""

@@ -191,7 +191,7 @@ class Outcome(StrEnum):
     NOT_BEGUN = "notBegun"
     """start_*: the step before it has not ended as expected, so this step has changed nothing."""
     CANCELLED = "cancelled"
-    """The step was cancelled, and stopped between two calls; `status` shows what it had done."""
+    """The step was cancelled, and stopped between two calls; `status` shows its effects until then."""
     STOPPING = "stopping"
     """kill_*: cancelled; the stops already sent go on, and something still runs."""
 
@@ -257,8 +257,8 @@ class StepResult(Message):
 class Fault(StrEnum):
     """The type of the non-retryable ``ApplicationError`` of a pod-level fault: the kubelet's own reasons.
 
-    The workflow decides what follows (a visible back-off). Failures that Temporal retries have other types: a runtime
-    that does not answer, a disk error, a step that must wait. The error's first detail, if any, is a
+    The workflow decides the consequence (a visible back-off). Failures that Temporal retries have other types: a
+    runtime that does not answer, a disk error, a step that must wait. The error's first detail, if any, is a
     :class:`StepResult` with the status read back.
     """
 

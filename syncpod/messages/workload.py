@@ -25,7 +25,7 @@ WORKLOAD_MEMO: Final = "workload"
 """Key of the workflow's memo that holds a :class:`WorkloadSummary`."""
 
 SURVEY_NODES: Final = "survey_nodes"
-"""Activity of the fleet: return what its nodes offer. It takes :class:`Survey` and returns :class:`Surveyed`."""
+"""Activity of the fleet: return the offers of its nodes. It takes :class:`Survey` and returns :class:`Surveyed`."""
 PLACE_PODS: Final = "place_pods"
 """Activity of the fleet: make a node run pods. It takes :class:`PlacePods` and returns :class:`PodsPlaced`."""
 WITHDRAW_PODS: Final = "withdraw_pods"

@@ -51,7 +51,7 @@ class ProgramSize:
 def expand(text: str, values: Mapping[str, str], *, most: int = LONGEST_STRING) -> str:
     """Replace each ``$(NAME)`` that has a value and leave the others; replace ``$$`` by ``$``.
 
-    Values are not expanded again. A dollar sign before anything else stays, and so does one at the end
+    Values are not expanded again. A dollar sign before anything else, or at the end, stays
     (third_party/forked/golang/expansion, v1.36, Expand). Differences: a non-ASCII character after a dollar sign stays
     whole, where Expand splits off its first byte; and a result of more than `most` bytes raises TooLong, where Expand
     has no limit. Its size is computed before it is made.

@@ -1,4 +1,4 @@
-"""Object metadata, label selectors and references to other objects: what every kind shares."""
+"""Object metadata, label selectors and references to other objects: the parts that every kind shares."""
 
 from typing import Any
 

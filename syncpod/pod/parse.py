@@ -67,7 +67,7 @@ _Parsed = TypeVar("_Parsed", bound=Model)
 def parse_pod(document: Any, *, strict: bool = True) -> Pod:
     """Read a Pod from data such as `json.loads` returns.
 
-    With `strict`, for what a person wrote, an unknown field is a problem, except in `status`, which an API server
+    With `strict`, for a person's document, an unknown field is a problem, except in `status`, which an API server
     writes. A pod that no node could run is refused at once: thousands of containers, tens of thousands of values, text
     with NULs. Without `strict`, for messages between our own versions, unknown fields are ignored. A null counts as an
     absent field. Raises PodInvalid with every problem.

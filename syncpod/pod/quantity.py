@@ -43,7 +43,7 @@ class Quantity:
 def parse_quantity(text: str) -> Quantity:
     """Parse a quantity exactly; anything less than a billionth counts as a billionth.
 
-    Raises ValueError with a sentence that says what a quantity looks like.
+    Raises ValueError with a sentence about the form of a quantity.
     """
     matched = _NUMBER.fullmatch(text) if len(text) <= _LONGEST else None
     if matched is None:

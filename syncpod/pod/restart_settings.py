@@ -119,7 +119,7 @@ def _read(
 
 
 def _duration(lowest: timedelta, highest: timedelta, span: str) -> Callable[[str], timedelta]:
-    """Return a parser of Go durations in this range; it raises ValueError with what would be valid."""
+    """Return a parser of Go durations in this range; it raises ValueError with the valid range."""
 
     def read(text: str) -> timedelta:
         try:

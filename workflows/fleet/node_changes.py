@@ -181,7 +181,7 @@ def _have_ended(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
 
 
 def _forget(state: FleetNodeState, asked: Withdraw, now: datetime) -> None:
-    """Count pods as gone, whatever the node reports. The node still ends them when it takes the list without them."""
+    """Count pods as gone, even if the node reports them. The node still ends them when it takes the newer list."""
     keys = [each.key for each in asked.pods]
     keys = [key for key in keys if key in state.withdrawn]
     for key in keys:

@@ -125,7 +125,7 @@ class FleetNodeState(EventLog, BaseModel):
     lives: Lives = Lives()
     """The lives of its worker that have answered lately."""
     duplicate_nodes: str = Field(default="", alias="twins")
-    """A sentence that names two machines that answer as this node, and what to do; "" = only one is known."""
+    """A sentence that names two machines which answer as this node, and the remedy; "" = only one is known."""
     stale: int = 0
     """How many times the node has lately refused its list, because it has a newer one."""
     stale_at: datetime | None = None

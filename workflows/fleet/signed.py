@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 class NotItsHistory(Exception):
-    """The run must not go on from its history. The text says why, and what to do."""
+    """The run must not go on from its history. The text is the reason and the remedy."""
 
 
 def fleet_commands(inputs: Sequence[Any]) -> FleetCommands:

@@ -15,7 +15,7 @@ from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
 def decision(
     state: WorkloadState, nodes: Sequence[NodeOffer] | None, now: datetime, unread: Collection[str] = ()
 ) -> WorkloadDecision:
-    """Decide what is next. The last survey found `nodes` and could not read `unread`; None = no survey."""
+    """Decide the next actions. The last survey found `nodes` and could not read `unread`; None = no survey."""
     workload = state.workload()
     if workload is None or not state.is_known:
         return WorkloadDecision(state.rollout, says="the nodes have not been asked yet")

@@ -184,7 +184,7 @@ class WorkloadState(EventLog, BaseModel):
         return [_member(name, pod, self.pod_name(name)) for name, pod in sorted(self.pods.items())]
 
     def situation(self, nodes: Sequence[NodeOffer] | None = None, unread: Collection[str] = ()) -> Situation:
-        """Return what its decisions depend on; The last survey found `nodes` and could not read `unread`."""
+        """Return the situation for its decisions. The last survey found `nodes`, and could not read `unread`."""
         return Situation(
             members=self.members(),
             rollout=self.rollout,

@@ -83,7 +83,7 @@ class Plan(NamedTuple):
 
 
 def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = AT_ONCE) -> Plan:
-    """Return what to do now, at most `room` actions; the pods in `busy` have a step under way.
+    """Return the actions for now, at most `room`; the pods in `busy` have a step under way.
 
     Looks only at pods that have changed since their workflows were last up to date.
     """
@@ -108,7 +108,7 @@ def plan(state: NodeState, now: datetime, busy: Container[str], *, room: int = A
 def steps(actions: Sequence[Action], alone: Container[str] = ()) -> list[NodeStep]:
     """Return the activities that carry out the actions: one for all deletions, and one for all pods that start.
 
-    A pod in `alone` has an activity of its own. So has a pod that replaces another one, and a pod that is only checked.
+    A pod has an activity of its own if it is in `alone`, if it replaces another pod, or if it is only checked.
     """
     together = {name: [each for each in actions if _joins(each, name) and each.key not in alone] for name in _TOGETHER}
     parts = [

@@ -37,7 +37,7 @@ class NodeInbox:
 
 
 def subject(name: str, args: Sequence[Any]) -> str | None:
-    """Return what a signal describes as a whole: a source's list, the agent's own pods, or the node's status.
+    """Return the whole that a signal describes: a source's list, the agent's own pods, or the node's status.
 
     A newer signal with the same subject replaces an older one. None means that the signal stands alone: it is of
     another kind, it is invalid and will be rejected, or it reports events that the agent sends only once (`gone`,

@@ -7,7 +7,7 @@
                                                   └──────────── outcome ◄────────┘
 
 Each pod's own workflow decides what the pod does; this workflow only sends it orders. Steps run concurrently, one for
-each pod; but all pods that start at the same time share one step, and so do all pods that end at the same time.
+each pod; but all pods that start at the same time share one step, and all pods that end at the same time share another.
 Mirrors the kubelet's sync loop over its configuration (kubelet.go, v1.36, syncLoopIteration, HandlePodAdditions and its
 siblings).
 """

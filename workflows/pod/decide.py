@@ -1,8 +1,8 @@
-"""Decides what a pod's workflow does next: take one step, or wait until a deadline.
+"""Decides the next action of a pod's workflow: take one step, or wait until a deadline.
 
-`compute_pod_actions` computes the pod's actions from the view. This module checks them against what the workflow
-remembers (back-offs, images, numbers already used) and returns the first step that may run now. Each step brings a
-newer view, from which the next step is decided, so nothing here plans more than one step ahead.
+`compute_pod_actions` computes the pod's actions from the view. This module checks them against the workflow's own
+records (back-offs, images, numbers already used) and returns the first step that may run now. Each step brings a newer
+view, from which the next step is decided, so nothing here plans more than one step ahead.
 
 Pure: no clock, no I/O, no Temporal. `next_step` changes nothing; `record_step` notes that its step is being taken.
 """

@@ -37,7 +37,7 @@ class Step:
     known: Seq = field(default_factory=Seq)
     """The number of the newest listing known when the step began. Every listing of the step itself is newer."""
     cause: KillCause | None = None
-    """Who or what decided the kills in this step; None if it kills nothing."""
+    """The cause of the kills in this step; None if it kills nothing."""
     outdated: bool = False
     """The resources that it requested from the node are no longer desired."""
     replaces: str = ""

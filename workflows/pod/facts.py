@@ -1,4 +1,4 @@
-"""Facts, not inference: the runtime's view, completed by what the pod's workflow has recorded.
+"""Facts, not inference: the runtime's view, completed by the records of the pod's workflow.
 
 The kubelet takes only the instances into account that the runtime still lists: once a dead instance was removed, its
 container counts as never run. Here a recorded end counts like a listed one, and if both describe the same instance, the
@@ -9,8 +9,8 @@ record counts. So decisions are the same as if the runtime had lost nothing:
   first one;
 - a pod that has run and has no listed sandbox counts as having a dead one;
 - an instance whose start was only cut off counts as created and never started: the kubelet counts it as an exit with
-  128, which ends a pod that never restarts. An ephemeral container with such a start does not count as made, since one
-  that is made is never started again.
+  128, which ends a pod that never restarts. An ephemeral container with such a start does not count as created, since a
+  created one is never started again.
 
 If an instance runs, or may run, the runtime's listing counts, and not the record: otherwise a second instance could be
 started.

@@ -1,4 +1,4 @@
-"""Folds what is observed into the pod's state: listings of the runtime, and results of probes.
+"""Folds observations into the pod's state: listings of the runtime, and results of probes.
 
 Nothing observed is dropped: every listing is merged into the view, and every exit in it becomes a recorded fact.
 """

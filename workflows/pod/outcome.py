@@ -1,4 +1,4 @@
-"""Folds the results of steps into the pod's state: what they did, what they read back, and how they failed."""
+"""Folds the results of steps into the pod's state: their effects, their listings, and their failures."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _follow_numbers(state: PodState, step: Step, result: StepResult, now: dateti
     """Accept the current sequence numbers of listings if they have fallen behind those of an earlier agent.
 
     Otherwise no later listing of the node would count. A step lists after it has started, so its listing is newer than
-    every listing known at that time, whatever its number.
+    every listing known at that time, even if its number is lower.
     """
     listed, known = result.status, step.known
     if not listed.uid or listed.seq.boot >= known.boot:
@@ -181,7 +181,7 @@ def _images(pod: Pod) -> dict[str, str]:
 def failed_step(
     state: PodState, step: Step, fault: str, message: str, payload: Any, started: datetime, now: datetime
 ) -> None:
-    """Fold a step's failure into the state: what was read back, an event, and the earliest time of a retry."""
+    """Fold a step's failure into the state: the listing it returned, an event, and the earliest time of a retry."""
     has_events, message = False, clipped(message)
     took = int((now - started) / timedelta(milliseconds=1))
     if payload is not None:

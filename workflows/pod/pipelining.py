@@ -155,7 +155,7 @@ class Pipeline:
             self.may_begin_ahead = False
 
     async def see_through(self, begun: Begun, must_stop: Callable[[], bool], ahead: StartAhead | None = None) -> None:
-        """Wait for the end of a step, showing what comes in meanwhile, and fold its outcome in.
+        """Wait for the end of a step, and fold its outcome in. Show the effects of signals that arrive meanwhile.
 
         The step is cancelled once `must_stop` returns True. The start ahead is cancelled then too, or when it must not
         take place any more.

@@ -159,7 +159,7 @@ def note_holds(state: PodState, holds: Sequence[Hold], now: datetime) -> None:
 
 
 def decision_attributes(decision: Decision) -> dict[str, str | list[str]]:
-    """Return the span attributes of a decision: what is done and why, and what is planned and held back."""
+    """Return the span attributes of a decision: its action and reason, its plan, and its holds."""
     about: dict[str, str | list[str]] = {}
     if decision.failure is not None:
         about["syncpod.failure"] = f"{decision.failure.reason}: {decision.failure.message}"

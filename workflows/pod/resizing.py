@@ -170,7 +170,7 @@ def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> N
 
 
 def started(state: PodState, container: str) -> None:
-    """Record that a container was started, and so has its allocated resources."""
+    """Record that a container was started with its allocated resources."""
     if container in state.actuated:
         state.actuated = {name: last for name, last in state.actuated.items() if name != container}
 
@@ -266,7 +266,7 @@ def conditions(state: PodState) -> tuple[PodCondition, ...]:
 
 
 def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, str, str], ...]]:
-    """Return the resize figures for telemetry: why one is pending, whether one is in progress, what is newly desired.
+    """Return a resize's figures for telemetry: why it is pending, whether it is in progress, and the new changes.
 
     The reason is "" where none is pending. Changes are counted since `before`. A pod that is over has nothing pending
     or in progress.

@@ -48,7 +48,7 @@ def updates(state: PodState, *, started_with: bool, rests: bool) -> list[SearchA
 
 
 def printed(state: PodState) -> PrintedStatus:
-    """Return what ``get pods`` prints of the pod."""
+    """Return the pod's columns as ``get pods`` prints them."""
     return printed_status(_as_printed(state))
 
 

@@ -114,7 +114,7 @@ class StepRunner:
         self.are_pulls_cancelled = False
 
     async def look(self, *steps: Step) -> None:
-        """Absorb what has come in while the steps run, and show the resulting status; decide nothing.
+        """Absorb the signals that have come in while the steps run, and show the resulting status; decide nothing.
 
         If the pod reaches a terminal phase meanwhile, perhaps by this very step, that is shown only after the step.
         """

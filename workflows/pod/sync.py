@@ -1,7 +1,7 @@
 """A sync of the pod without its steps: the state is brought up to the present time, and then a decision is made.
 
-The workflow's loop does this before each step. A plan does the same on a copy of the state, so that it shows what the
-loop would do.
+The workflow's loop does this before each step. A plan does the same on a copy of the state, so that it shows the loop's
+next steps.
 """
 
 from __future__ import annotations

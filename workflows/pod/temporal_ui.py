@@ -171,12 +171,12 @@ def _container_line(status: ContainerStatus) -> str:
 
 
 def is_unready(state: PodState) -> bool:
-    """Say whether a pod is not ready and has not Succeeded: what the UI's list of such pods shows."""
+    """Say whether a pod is not ready and has not Succeeded: the UI has a list of these pods."""
     return state.status.phase != "Succeeded" and not conditions.is_true(state.status.conditions, conditions.READY)
 
 
 def summary(state: PodState, holds: Sequence[Hold]) -> PodSummary:
-    """Return what the node's page shows of a pod."""
+    """Return a pod's part of the node's page."""
     meta, shown, ready = state.pod.metadata, printed(state), conditions.find(state.status.conditions, conditions.READY)
     held = [f"{hold.subject}: {hold.reason}: {_clause(hold.reason, hold.message)}" for hold in holds]
     why = held[0] if held else state.status.message or (ready.message if ready is not None else "") or ""

@@ -41,8 +41,8 @@ class WorkerHooks:
     def publish(self, published: Callable[[], PublishedPod]) -> None:
         """Give the node's agent the pod's state.
 
-        The agent answers reads from this state, and keeps what happened in the node's journal. If the history cannot be
-        replayed, the agent starts a new run from this state.
+        The agent answers reads from this state, and writes the pod's records to the node's journal. If the history
+        cannot be replayed, the agent starts a new run from this state.
         """
         if (publish := worker_function(PUBLISH)) is not None:
             publish(workflow.info().run_id, published())

@@ -142,7 +142,7 @@ class PodWorkflow:
         sync.catch_up(self.state, workflow.now(), self.display.holds, under_way=self.pipeline.inputs_ahead)
 
     def decide(self) -> Decision:
-        """Return what to do next, and record what is planned and what is held back."""
+        """Return the next decision, and record its plan and its holds."""
         state, now = self.state, workflow.now()
         decision = decide.next_step(state, now, pulling=self.steps.pulls)
         if decision.failure is not None:

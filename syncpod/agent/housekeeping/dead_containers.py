@@ -1,6 +1,6 @@
 """Container garbage collection: removes dead containers with their logs, and old sandboxes.
 
-The newest container of each name is kept, and so is the newest sandbox.
+The newest container of each name and the newest sandbox are kept.
 
 All pods are checked once a minute. A pod whose container has just died is checked `SETTLE_SECONDS` later: by then the
 restart has usually removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The

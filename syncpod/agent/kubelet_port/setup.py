@@ -103,7 +103,7 @@ async def _run(port: KubeletPort, config: Kubeconfig | None, node: str, access: 
 
 
 def _log_open_access(access: PortAccess, number: int) -> None:
-    """Log what unknown clients may do at the kubelet's port `number` (0 = none), and at the read-only port."""
+    """Log the rights of unknown clients at the kubelet's port `number` (0 = none), and at the read-only port."""
     everything = "do everything in every container" if access.always_allow else "do what the API server lets them"
     if number and access.anonymous:
         log.warning(

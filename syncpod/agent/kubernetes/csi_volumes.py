@@ -2,7 +2,7 @@
 
 Mirrors pkg/volume/csi/csi_attacher.go (MountDevice) and csi_mounter.go (SetUpAt, TearDownAt), v1.36: the node waits
 until the cluster has attached a volume. The driver then stages it once for the node, publishes it for each pod, and
-afterwards unpublishes and unstages it. Before each call, the node records what has to be undone, so that nothing stays
+afterwards unpublishes and unstages it. Before each call, the node records it, to undo it later, so that nothing stays
 mounted after the death of a worker. A volume that a driver makes for a single pod (`csi` in the pod) is only published.
 Difference: an attached volume is listed in the Node's `volumesInUse` with the next status, and the mount does not wait
 for that.

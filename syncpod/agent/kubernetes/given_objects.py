@@ -210,6 +210,6 @@ class GivenObjects:
         self._complaint = complaint
 
     def troubles(self) -> Mapping[ObjectRef, str]:
-        """Return by object why the store may lack its newest version."""
+        """Return why the store may lack an object's newest version, by object."""
         found = {ref: each.follower.trouble for ref, each in self._followed.items()}
         return {ref: why for ref, why in found.items() if why}

@@ -12,11 +12,12 @@ Differences:
 
 - The first probe runs as soon as the initial delay is over, not at the next tick of the period.
 - After a start of the worker the first probe is delayed by a fixed share of the period; the kubelet's share is random.
-- Results survive a restart of the worker, as does the time for which an exec probe has waited (`slow_answers.py`).
+- Results survive a restart of the worker. The time for which an exec probe has waited survives it too
+  (`slow_answers.py`).
 - If a probe succeeds with a warning, only the first such answer in a row is reported.
-- Failures are counted here, and so is how often a probe cannot be run. A count is signalled at 1, 10, 100 and so on,
-  and when the instance ends; that of failures also with a change of the result. Events that are read through the node's
-  API include all of them.
+- This module counts failures, and how often a probe cannot be run. A count is signalled at 1, 10, 100 and so on, and
+  when the instance ends; the count of failures is also signalled with a change of the result. Events that are read
+  through the node's API include all of them.
 """
 
 from __future__ import annotations

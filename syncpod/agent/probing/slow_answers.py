@@ -2,8 +2,8 @@
 
 A runtime may not answer although the command has ended: containerd 1.6 waits for every process that has the command's
 output open. As in the kubelet, the probe fails two minutes after its own timeout. If each worker lived for less time,
-the probe would never fail, and a hanging container would not be restarted. So the time waited is stored on disk, as is
-the number of slow failures in a row.
+the probe would never fail, and a hanging container would not be restarted. So the time waited, and the number of slow
+failures in a row, are stored on disk.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Report:
     failures: Failures = _NONE
     """The failures so far; `unreported` counts those that this report adds."""
     errors: Failures = _NONE
-    """The same of the times that the probe could not be run; such a report has no failures."""
+    """How often the probe could not be run, counted in the same way; a report with errors has no failures."""
 
 
 Tell = Callable[[ProbeState, Report], None]

@@ -101,7 +101,7 @@ class VolumesOfPods:
 def with_drivers(
     measured: Mapping[str, tuple[VolumeUsage, ...]], reported: Mapping[str, Mapping[str, VolumeUsage | None]]
 ) -> Mapping[str, tuple[VolumeUsage, ...]]:
-    """Return the usage of volumes by the UID of their pods: the drivers' reports replace what was measured.
+    """Return the usage of volumes by the UID of their pods: the drivers' reports replace the measurements.
 
     `reported` has volumes by UID and name; None = the driver has not answered, and then the volume is left out.
     """

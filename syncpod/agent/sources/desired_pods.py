@@ -226,7 +226,7 @@ class DesiredPods:
         self._send_if_due(pod)
 
     def _compare(self, pod: _Pod, meta: ObjectMeta) -> None:
-        """Check an assumed `sent_document` by what the workflow has published; if it is wrong, send an order."""
+        """Check an assumed `sent_document` by the workflow's published state; if it is wrong, send an order."""
         if not pod.is_assumed or pod.sent_document is None or meta.uid != _uid(pod.sent_document):
             return
         pod.is_assumed = False
@@ -364,7 +364,7 @@ class DesiredPods:
             pod.retry_timer = None
 
     async def close(self) -> None:
-        """Cancel the orders that are being sent; the next worker sends what is missing."""
+        """Cancel the orders that are being sent; the next worker sends the missing ones."""
         sending = [pod.sending for pod in self._pods.values() if pod.sending is not None]
         for pod in self._pods.values():
             self._forget_backoff(pod)

@@ -289,7 +289,7 @@ def _bounded(problems: Sequence[str], directory: Path) -> tuple[str, ...]:
 
 
 def _without_target(path: Path, before: _Read | None) -> _Read | None:
-    """Return what is known of a path without a file: None if the path is gone, its last version if it is a link."""
+    """Return the record of a path without a file: None if the path is gone, the last version if it is a link."""
     if not path.is_symlink():
         return None
     problem = f"{_shown(path)}: is a dangling link"

@@ -60,7 +60,7 @@ class _Use:
     """The objects that are not optional, each with the container or step that fails without it."""
     to_know: tuple[tuple[ObjectRef, str], ...]
     """The Kubernetes cluster's objects, each with the container or step that fails until the node has received the
-    object, or that it does not exist."""
+    object, or the answer that it does not exist."""
 
 
 class VolumeRefresh:
@@ -250,7 +250,7 @@ def _use(record: PodRecord) -> _Use | None:
 
 
 def _subject(pod: Pod, reference: Reference) -> str:
-    """Return what fails without an object: the step `create_sandbox` for a volume's object, else the container."""
+    """Return who fails without an object: the step `create_sandbox` for a volume's object, else the container."""
     if reference.use == "volume":
         return StepName.CREATE_SANDBOX.value
     kinds = (

@@ -18,7 +18,7 @@ _Answer = TypeVar("_Answer")
 
 
 class RuntimeAway(Exception):
-    """The runtime does not answer, but may soon. The text says in one sentence what is wrong."""
+    """The runtime does not answer, but may soon. The text is one sentence about the fault."""
 
 
 class AwaitedRuntime:
@@ -31,7 +31,7 @@ class AwaitedRuntime:
         self._said = False
 
     async def answer(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
-        """Return what `ask` returns. While it raises RuntimeAway, retry, and log that once.
+        """Return the result of `ask`. While it raises RuntimeAway, retry, and log that once.
 
         Raises the last RuntimeAway at the timeout, and all other errors of `ask` at once.
         """
