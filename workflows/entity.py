@@ -51,7 +51,7 @@ class Signal(NamedTuple):
 
 
 class Inbox(Protocol):
-    """Signals that wait to be taken, in the order in which they came."""
+    """Waiting signals, in order of arrival."""
 
     def __len__(self) -> int:
         """Return how many signals are waiting."""
@@ -253,8 +253,8 @@ class Entity:
         """Say whether the run should continue as new: for its length, a worker's newer decisions, or a request.
 
         Replay: call it only after an event of the history has woken the workflow, never within a wait's condition. A
-        task whose only update is refused leaves no event in the history, yet the size that is read here may have grown
-        in it. So a condition could become true in that task, and not in a replay.
+        task whose only update is refused leaves no event in the history, but the size, which is read here, may have
+        grown during that task. So a condition could become true in that task, and not in a replay.
         """
         info, limit = workflow.info(), self._state.max_events
         added = info.get_current_history_size() - self._begun_with

@@ -186,7 +186,7 @@ class NodeShutdown:
         try:
             await self._note({"startTime": began.isoformat()})
             informed: set[str] = set()
-            # Repeated while there are further pods: the states of a new worker's pods arrive one by one.
+            # This repeats while there are further pods: the states of a new worker's pods arrive one by one.
             while active := await asyncio.to_thread(_active, self._published.pods().values(), frozenset(informed)):
                 by_uid = {pod.metadata.uid: source for pod, source in active}
                 informed |= by_uid.keys()

@@ -221,7 +221,7 @@ class _Listener:
         self._asking = asyncio.create_task(_ask(pidfd, self._id, exits), name=f"how {self._id} ended")
 
         def over(_: asyncio.Task[None]) -> None:
-            # Not done by the task itself: a task that is cancelled before it starts never runs its code.
+            # The task itself does not do this: a task that is cancelled before it starts never runs its code.
             os.close(pidfd)
             exits.give_up(self._id)
 

@@ -254,7 +254,7 @@ class Pleg:
             self._settle(uid, pod)
 
     def busy(self, uid: str) -> bool:
-        """Say whether a step of the pod began recently, so that its own listing is to be awaited."""
+        """Say whether a step of the pod began recently, so that its own listing should be awaited."""
         pod = self._pods.get(uid)
         return pod is not None and pod.steps > 0 and time.monotonic() - pod.step_began < self._patience
 

@@ -39,7 +39,7 @@ class PodSignals:
         return await self._send(workflow_id, BACKOFF_QUEUE, BackoffExpired(container=subject, restart=restart))
 
     async def end_backoff(self, workflow_id: str, subject: str, appeared: str) -> bool:
-        """Signal a pod that an object has appeared for which a container, or a step of the whole pod, has waited."""
+        """Signal a pod that an object has appeared: a container, or a step of the whole pod, has waited for it."""
         signal = BackoffExpired(container=subject, appeared=appeared)
         return await self._send(workflow_id, BACKOFF_QUEUE, signal)
 

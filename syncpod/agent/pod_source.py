@@ -50,7 +50,7 @@ class NodePods:
         settle_journal: Callable[[], Awaitable[str]] | None = None,
         refresh_report: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """Answer from the `published` states. Without `open_pods`, reads that need to know which pods are open fail.
+        """Answer from the `published` states. Without `open_pods`, a read fails if it depends on which pods are open.
 
         `orphaned` finds pods that run without a workflow; they are listed beside the open ones, with a mark.
         `unreported` takes a pod's UID, and returns failures of its probes that were not sent to its workflow yet.

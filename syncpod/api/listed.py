@@ -16,7 +16,7 @@ class Recorded:
     restarts: int | None = None
     """RESTARTS; None = not known."""
     created: str = ""
-    """When the pod was created, in RFC 3339; "" = not known: then the document's time is that of its workflow's run."""
+    """When the pod was created, in RFC 3339; "" = not known: then the document has the time of its workflow's run."""
 
 
 NOTHING_RECORDED: Final = Recorded()

@@ -20,7 +20,7 @@ class Request:
 
     method: str
     path: str
-    """Without the query, decoded."""
+    """The decoded path, without the query."""
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     accept: str = JSON
     body: bytes = b""

@@ -134,7 +134,7 @@ def _selectors(asked: Request) -> tuple[Selector, FieldSelector]:
 
 
 def _parts(asked: Request) -> list[str]:
-    """Return the parts that a report is to have. Raises ApiError."""
+    """Return the parts that a report must have. Raises ApiError."""
     parts = [part for text in asked.query.get("include", ()) for part in text.split(",") if part]
     known = (*PARTS, *_MADE_OF)
     if unknown := set(parts) - set(known):

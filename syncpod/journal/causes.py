@@ -97,7 +97,7 @@ _BY: Final[Mapping[str, str]] = {
 """The decider of a kill, by its cause; the node decided all other kills."""
 
 NAMED_BY_ITS_WORDS: Final = frozenset(_BY)
-"""The kinds of causes whose words already name who decided, so that a sentence does not add it."""
+"""The kinds of causes whose words already name the decider, so that a sentence need not add the decider."""
 
 _WORDS: Final[Mapping[str, str]] = {
     KillCause.OPERATOR: "restarted by an operator",

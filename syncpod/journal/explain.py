@@ -13,7 +13,7 @@ from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, due_o
 
 _NO_TIME: Final = timedelta(0)
 _NOT_ENDED: Final = ("ExceededGracePeriod", "FailedKillPod")
-"""The reasons, in the words of the pod's workflow, for which a step that ends something is tried again."""
+"""The reasons why a step that ends something is tried again, in the words of the pod's workflow."""
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ class JournalFile:
             )
 
     def end_service(self, now: datetime) -> None:
-        """Record that the worker that serves the node stops in order."""
+        """Record that the node's worker stops in an orderly way."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE service SET ended = ?, how = 'stopped' WHERE begun = (SELECT max(begun) FROM service) "
@@ -365,9 +365,9 @@ def _end_service(
     machine_boot: str,
     last_sign: datetime | None,
 ) -> None:
-    """Record when and how the latest service ended; if that is not known, at the worker's last sign of life.
+    """Record the end of the latest service; if its time is unknown, the worker's last sign of life counts.
 
-    Records after that end are of a worker of an older version, which does not record times of service.
+    Later records come from a worker of an older version, which does not record its service.
     """
     how = ""
     if ended is None:

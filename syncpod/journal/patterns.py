@@ -16,7 +16,7 @@ _FEW: Final = 3
 _TWO: Final = 2
 """The fewest ends that can be alike."""
 _MOSTLY: Final = 0.8
-"""The fraction of all ends from which on something counts as usual."""
+"""If at least this fraction of all ends has something in common, that counts as usual."""
 _OTHERS: Final = 2
 """The most unusual last lines that are named."""
 _REGULAR: Final = 0.15

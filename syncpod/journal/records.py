@@ -35,7 +35,7 @@ class Fact(StrEnum):
     """The pod came to its workflow: it was applied for the first time, or adopted."""
     SPEC_CHANGED = "spec changed"
     DELETED = "deleted"
-    """The pod is to end within a grace period of `HistoryEntry.seconds`."""
+    """The pod must end within a grace period of `HistoryEntry.seconds`."""
     GRACE_SHORTENED = "grace shortened"
     """A later deletion shortened the grace period to `HistoryEntry.seconds`."""
     SUCCESSOR_APPLIED = "successor applied"

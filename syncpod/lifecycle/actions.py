@@ -10,7 +10,7 @@ from syncpod.lifecycle.kill_cause import KillCause
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerToKill:
-    """A container instance to stop. A container that is to run again is also in a list of containers to start."""
+    """A container instance to stop. A container that will run again is also in a list of containers to start."""
 
     id: str
     """Id of the instance in the runtime."""
@@ -91,7 +91,7 @@ class PodActions:
     update_pod_level_resources: bool = False
     """The pod-level resources differ from those last applied. Computed only once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()
-    """Instances to remove, in this order, in a RestartAllContainers pass; empty in any other."""
+    """Instances to remove in a RestartAllContainers pass, in this order; empty in any other sync."""
 
 
 class StepName(StrEnum):

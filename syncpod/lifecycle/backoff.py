@@ -54,8 +54,8 @@ class BackoffEntry(Model):
     """For a crash loop: how often its delay has grown since the first one. The delay itself is computed from the pod's
     settings at each use, so that changed settings apply at once."""
     taken: float = 0.0
-    """For exempt exits: how many of the `EXEMPT_AT_ONCE` immediate restarts had been used up at `last_update`. Not a
-    whole number, since they become available again with time."""
+    """For exempt exits: how many of the `EXEMPT_AT_ONCE` immediate restarts had been used up at `last_update`. It may
+    be a fraction, since restarts become available again with time."""
     last_update: Time = LONG_AGO
     """When the delay was last set; expiry is measured from here."""
     reason: str = ""

@@ -58,8 +58,8 @@ def find(conditions: Iterable[PodCondition], type_: str) -> PodCondition | None:
 def foreign_problem(condition: PodCondition, conditions: Sequence[PodCondition]) -> str:
     """Return why another owner may not set this condition on a pod that has `conditions`; "" if it may.
 
-    Difference: the API server accepts any condition. Here the node's own conditions are refused, and any that would
-    make the pod's state too large.
+    Difference: the API server accepts any condition. Here two kinds are refused: the node's own conditions, and those
+    that would make the pod's state too large.
     """
     if condition.type in OWNED:
         return f"type: {condition.type} is the node's own to set"

@@ -1,14 +1,15 @@
 """The status of one container, from the runtime's listing, the previous status, and the reason that holds it back.
 
 `container_status` makes a `v1.ContainerStatus` from values. Its state is that of the newest instance that was started.
-Its last state is the end of the instance before, from the runtime, else the recorded exits, else the previous status.
+Its last state is the end of the instance before it. That end comes from the runtime, else from the recorded exits, else
+from the previous status.
 
 Mirrors kubelet_pods.go, v1.36, convertToAPIContainerStatuses, and prober_manager.go, v1.36, UpdatePodStatus.
 Differences, where we have a record and the kubelet has to guess:
 
-- A container that is gone from the runtime shows its recorded exit. `ContainerStatusUnknown` is only for one that was
-  last seen running and whose end nobody saw. It is then the *last state*, even when an older exit is known; the kubelet
-  goes on showing the older exit.
+- A container that is gone from the runtime shows its recorded exit. `ContainerStatusUnknown` is only for a container
+  that was last seen running, and whose end nobody saw. It is then the *last state*, even when an older exit is known;
+  the kubelet goes on showing the older exit.
 - A container that vanished while its pod was being evicted, or after its deadline, counts no restart: none follows.
 - A container whose state the runtime has lost (`unknown`) stays terminated once it was shown so; the kubelet falls back
   to waiting.

@@ -73,14 +73,14 @@ class Amount:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The least amount of a resource that has to be available."""
+    """The least amount of a resource that must be available."""
 
     signal: Signal
     value: Amount
     grace_seconds: float = 0.0
     """How long the threshold must have been met before pods are evicted; 0 means a hard threshold."""
     min_reclaim: Amount = Amount()
-    """How much more than `value` has to be available before a threshold that was due no longer counts as met."""
+    """A threshold that was due counts as met until this much more than `value` is available."""
 
     @property
     def hard(self) -> bool:

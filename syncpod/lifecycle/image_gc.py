@@ -49,7 +49,7 @@ class DiskSpace:
 
 @dataclass(frozen=True)
 class UnusedImage:
-    """An image that nothing uses and that may be removed."""
+    """An unused image that may be removed."""
 
     id: str
     size: int
@@ -60,7 +60,7 @@ class UnusedImage:
 
 
 def bytes_to_free(space: DiskSpace, policy: ImageGcPolicy) -> int:
-    """Return how much has to be freed; 0 while the disk is not too full. Mirrors GarbageCollect."""
+    """Return how many bytes must be freed; 0 while the disk is not too full. Mirrors GarbageCollect."""
     if space.used_percent < policy.high_threshold_percent or policy.high_threshold_percent == 100:
         return 0
     return max(0, space.capacity * (100 - policy.low_threshold_percent) // 100 - space.available)

@@ -157,7 +157,7 @@ def _decide_sidecar(
     startup: Mapping[str, str],
     actuated: PodResources,
 ) -> _InitDecision:
-    """Decide a sidecar, which is to run as long as the pod does, under any policy of the pod."""
+    """Decide a sidecar, which runs as long as the pod does, under any restart policy of the pod."""
     match status.state:
         case "created" | "exited":
             return _InitDecision(start=True)

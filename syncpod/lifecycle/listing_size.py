@@ -15,11 +15,11 @@ from syncpod.lifecycle.start_errors import START_ERROR, with_meaning
 from syncpod.pod.wire import shortened
 
 TERMINATION_MESSAGES_LIMIT: Final = 12 * 1024
-"""Bytes of all termination messages in a pod's status, shared equally by its containers
+"""The most bytes of all termination messages in a pod's status, shared equally by its containers
 (MaxPodTerminationMessageLogLength)."""
 
 GROUPS_LIMIT: Final = 12 * 1024
-"""Bytes of all groups of users in a pod's status, shared in the same way."""
+"""The most bytes of all groups of users in a pod's status, shared in the same way."""
 
 _GENERATIONS: Final = 2
 """A status shows the last two instances of each container."""

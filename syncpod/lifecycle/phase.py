@@ -103,7 +103,7 @@ def _standings(spec: PodSpec, by_name: Mapping[str, ContainerStatus], followed: 
 def _init_container_standing(
     container: Container, spec: PodSpec, status: ContainerStatus | None
 ) -> Literal["pending", "failed", "done"]:
-    """Say where a plain init container stands. For the phase, one that has failed and restarts counts as `done`."""
+    """Say where a plain init container stands. A failed one that restarts counts as `done` for the phase."""
     if status is None or status.state.running:
         return "pending"
     ended = _last_end(status)

@@ -1,4 +1,4 @@
-"""The CPU and memory of a pod as desired, as allocated, or as last applied, apart from the rest of the pod.
+"""The CPU and memory of a pod as desired, as allocated, or as last applied, separate from the rest of the pod.
 
 A resize changes the three in turn: a user changes the desired resources, the node allocates them if it has room, and
 the runtime then applies them. The rest of a pod is the same in all three.

@@ -34,16 +34,16 @@ class ProbeState:
     run: int = 0
     """How many equal answers in a row there have been, `last` included."""
     on_hold: bool = False
-    """This instance is not probed any more: it is to be killed, or it has started."""
+    """This instance is not probed any more: it will be killed, or it has started."""
     settled: bool = False
-    """Whether `result` comes from answers of the instance, and is not the initial one."""
+    """Whether `result` comes from answers of the instance; False = it is the initial result."""
 
 
 @dataclass(frozen=True)
 class Failures:
     """The number of failures of one probe of one instance, and how many of them the pod's workflow has received.
 
-    Failed answers are counted, and apart from them the times that the probe could not be run. The kubelet emits an
+    Failed answers have one count, and the times that the probe could not be run have another. The kubelet emits an
     event for each, and the API server counts them. Here the agent sends the workflow each count at 1, 10, 100 and so
     on, and when the instance ends. It also sends the count of failed answers when the result changes.
     """

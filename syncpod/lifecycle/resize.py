@@ -58,7 +58,7 @@ def any_starts_resized(starting: Iterable[Container], spec: PodSpec, actuated: P
 
 
 def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
-    """Sort in-place updates, given in the order decided, into the order in which to apply them, for each resource.
+    """Sort in-place updates from the order of decision into the order of application, for each resource.
 
     Decreases come before increases, so that room is made before it is used. The decrease decided last is the first, as
     in the kubelet.

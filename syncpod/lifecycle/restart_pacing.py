@@ -1,4 +1,4 @@
-"""Decides when a container that is to restart may start: now, later, or only after an operator's ``syncpod retry``.
+"""Decides when a container may restart: now, later, or only after an operator's ``syncpod retry``.
 
 The kubelet has one policy, its crash-loop back-off (`syncpod.lifecycle.backoff`), which never gives up. Here a pod may
 set the numbers of that back-off, exempt exit codes that are no crashes, and limit the restarts
@@ -38,7 +38,7 @@ class RestartPermission:
     """`CrashLoopBackOff` or `RestartLimitReached`; "" if it is allowed."""
     message: str = ""
     fails: bool = False
-    """The pod is to fail, as its `restart-limit-action` says."""
+    """The pod must fail, by its `restart-limit-action`."""
 
 
 def restart_container(

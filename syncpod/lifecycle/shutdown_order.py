@@ -80,7 +80,7 @@ def two_periods(requested: int, critical: int) -> Periods:
 
 
 def total_seconds(periods: Periods) -> int:
-    """Return the time for which the machine's shutdown is to be delayed (periodRequested)."""
+    """Return how long the machine's shutdown must be delayed (periodRequested)."""
     return sum(each.seconds for each in periods)
 
 

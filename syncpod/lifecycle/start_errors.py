@@ -1,7 +1,8 @@
 """Interprets a failed start: the process never began, it may have begun, or the start was only cut off.
 
-A runtime lists a start that it could not carry out as EXITED 128 `StartError`, with no start time, and its error as the
-message. containerd does so in three cases that differ (internal/cri/server/container_start.go, 1.6 to 2.4):
+If a runtime could not carry out a start, it lists the container as EXITED 128 `StartError`, with no start time, and
+with the error as the message. containerd does so in three cases that differ (internal/cri/server/container_start.go,
+1.6 to 2.4):
 
 - containerd or the OCI runtime refused. No process of the container ran, and the same start would be refused again.
 - The caller went away while the task was being made, or the sandbox had gone before. No process ran, and nothing was

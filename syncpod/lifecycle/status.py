@@ -79,7 +79,7 @@ class StatusInputs:
     host_ips: tuple[str, ...] = ()
     """The node's addresses, primary first; () when they are not known."""
     waiting: Mapping[str, WaitingReason] = field(default_factory=dict)
-    """By container name: why a container that is to run does not. Drop an entry when the container has started."""
+    """By container name: why a container that should run does not. Drop an entry when the container has started."""
     exits: Mapping[str, Exit] = field(default_factory=dict)
     """By container name: the recorded exit of its newest instance that has ended."""
     probes: ProbeResults = field(default_factory=ProbeResults)
@@ -109,8 +109,8 @@ class StatusDecision:
 
     status: PodStatus
     phase: Phase
-    """The phase that has been reached. If it is terminal and `status.phase` is not, the pod has to be stopped. The
-    status shows the terminal phase once no container can run."""
+    """The phase that has been reached. If it is terminal and `status.phase` is not, the pod must be stopped. The status
+    shows the terminal phase once no container can run."""
 
 
 def pod_status(inputs: StatusInputs) -> StatusDecision:
@@ -264,7 +264,8 @@ def _conditions(
         condition.ready_to_start_containers_condition(pod, observed, inputs.kubelet),
         condition.initialized_condition(pod, known, phase, old_conditions=old),
     ]
-    # As in the kubelet, a readiness gate can name only conditions computed so far: not ContainersReady and later ones.
+    # As in the kubelet, a readiness gate can name only the conditions computed so far, not ContainersReady or a later
+    # one.
     asked = (*foreign, *inputs.resize, *own)
     own += [
         condition.ready_condition(pod, known, phase, conditions=asked),

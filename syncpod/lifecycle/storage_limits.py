@@ -58,7 +58,7 @@ class StorageUsage:
     """A pod's written data, in bytes as allocated on disk. A part without a measurement does not count."""
 
     volumes: Mapping[str, int] = field(default_factory=dict)
-    """Its volumes, by name: those with a limit, and if the pod has a limit, those that count towards it."""
+    """Its volumes with a limit, by name; if the pod has a limit, also the volumes that count towards it."""
     layers: Mapping[str, int] = field(default_factory=dict)
     """The writable layers of its running containers, by the containers' names."""
     logs: Mapping[str, int] = field(default_factory=dict)

@@ -74,15 +74,15 @@ def kill_grace_seconds(pod: Pod, container: Container | None, cause: KillCause |
 def stop_timeout_seconds(grace: int, *, waited_seconds: float = 0.0) -> int:
     """Return the timeout for StopContainer: `grace` minus the time since the order to kill, but at least 2 s.
 
-    That time includes the preStop hook and the wait for other containers. Only its whole seconds are deducted. The
-    minimum is applied last, so a container can take up to 2 s longer than its grace period. Mirrors
-    kuberuntime_container.go, v1.36, killContainer.
+    That time includes the preStop hook and the wait for other containers. Only whole seconds are deducted. The minimum
+    is applied last, so a container can take up to 2 s longer than its grace period. Mirrors kuberuntime_container.go,
+    v1.36, killContainer.
     """
     return max(grace - int(waited_seconds), MINIMUM_STOP_SECONDS)
 
 
 def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return for each running container (by name) which others have to end before it is sent its signal.
+    """Return the containers that must end before each running container gets its signal, by name.
 
     Main containers, plain init containers and ephemeral containers wait for no others. A sidecar waits for every main
     container and for every sidecar listed after it. So sidecars end in reverse order, and each ends after all

@@ -1,4 +1,4 @@
-"""The version of the decisions: that of this tree, and that with which a given history was made.
+"""The version of the decisions: this tree's version, and the version that made a given history.
 
 Everything that a workflow calls in :mod:`syncpod.pod` and :mod:`syncpod.lifecycle` decides its commands, so a changed
 result there changes the workflow. Each such change raises :data:`DECISION_VERSION`. A run goes on with the decisions

@@ -95,7 +95,7 @@ def decrypt(keys: Mapping[str, bytes], place: PayloadPlace | None, metadata: Map
 
 
 def _bound(namespace: bytes, workflow: bytes) -> bytes:
-    """Return the bytes that a ciphertext is bound to, beside its key."""
+    """Return the bytes that a ciphertext is bound to, in addition to its key."""
     return framed((_VERSION, namespace, workflow))
 
 

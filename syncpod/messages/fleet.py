@@ -242,7 +242,7 @@ class Attended(Spoken):
     lacks: int = 0
     """The request's `taken` if the node's own intent is older: its disk was restored from a backup. 0 = it is not."""
     present: tuple[PodKey, ...] | None = None
-    """All pods of the fleet that the node has or may have; None = those of the previous report, without `gone`."""
+    """All pods of the fleet that the node has or may have; None = the pods of the previous report, without `gone`."""
     node: FleetNodeReport | None = None
     """The node itself; None = unchanged."""
     pods: tuple[PodReport, ...] = ()

@@ -87,7 +87,7 @@ class EndedLife(NamedTuple):
     stopped: tuple[str, ...] = ()
     """Sandboxes (runtime ids) that its kill has stopped. A second stop would tear a sandbox's network down again."""
     listing: ObservedPod | None = None
-    """The listing with which its kill has ended, as its workflow has published it; None = not known."""
+    """The last listing of its kill, as its workflow has published it; None = not known."""
 
 
 def _address(text: str) -> str:

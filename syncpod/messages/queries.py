@@ -111,7 +111,7 @@ It takes a v1 Pod and a list of `ComesBefore`, and returns a sentence for each r
 
 
 class ComesBefore(Message):
-    """The requests and ports of a pod that is to run on the node before the pod in question."""
+    """The requests and ports of a pod that will run on the node before the pod in question."""
 
     amounts: dict[str, int] = Field(default_factory=dict)
     """Its requests by resource; cpu in millicores, everything else in its own unit."""

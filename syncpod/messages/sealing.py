@@ -122,7 +122,7 @@ def open_sealed(
     metadata: Mapping[str, bytes],
     data: bytes,
 ) -> bytes:
-    """Return the serialized payload in a sealed one, if one of `senders` has sealed it. Raises Unsealable."""
+    """Return the serialized payload inside a sealed one, if one of `senders` has sealed it. Raises Unsealable."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -55,7 +55,8 @@ class BackoffExpired(Message):
 
     container: str = ""
     restart: StrictInt | None = None
-    """The restart whose back-off is over, by the node's queue; None = end the back-off of any restart, even early."""
+    """The restart whose back-off is over, as the node's queue names it; None = end the back-off of any restart, even
+    early."""
     appeared: str = ""
     """The ConfigMap or Secret that was missing and is there now, if the node's agent sends the signal."""
 
@@ -97,14 +98,14 @@ class ProbeChanged(Message):
     message: ForeignText = ""
     """The last answer, in the kubelet's words."""
     failures: int = Field(default=0, ge=0, le=1_000_000_000)
-    """How many failed answers no earlier signal has reported; the result `failure` counts as at least one."""
+    """The number of failed answers that no earlier signal has reported; the result `failure` counts as at least one."""
     failure: ForeignText = ""
     """The last failed answer; "" means that it is `message`."""
     warning: bool = False
     """A success with a warning: the probe was redirected to another host."""
     errors: int = Field(default=0, ge=0, le=1_000_000_000)
-    """How often the probe could not be run since the last signal about that; 0 counts as once where `result` is
-    ``unknown`` and `failures` 0."""
+    """How often the probe could not be run since the last report of this number. 0 counts as once if `result` is
+    ``unknown`` and `failures` is 0."""
 
 
 class Evict(Message):

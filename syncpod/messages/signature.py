@@ -120,7 +120,7 @@ def _mac(key: bytes, place: PayloadPlace, metadata: Mapping[str, bytes], data: b
 
 @lru_cache(maxsize=16)
 def _begun(key: bytes) -> hmac.HMAC:
-    """Return an HMAC with this key, to be copied: OpenSSL copies one faster than it makes one."""
+    """Return an HMAC with this key, to be copied: OpenSSL copies an HMAC faster than it makes one."""
     return hmac.new(key, digestmod="sha256")
 
 

@@ -36,7 +36,7 @@ NODE: Final = (
 FLEET: Final = "a fleet's commands must be signed with the keys in its directory, by `syncpod --fleet`"
 """Ends the sentence that refuses a command to a fleet."""
 IN_TIME: Final = timedelta(minutes=5)
-"""How much the time of a start's signature and the time at which the server began the run may differ in a fleet."""
+"""The most time, in a fleet, between the signature of a start and the moment at which the server begins the run."""
 
 REMEMBERED: Final = 256
 """How many numbers of accepted commands a workflow keeps. A command is refused if this many commands with higher
@@ -49,7 +49,7 @@ _ANY: Final = "`--input '{}'`"
 
 @dataclass(frozen=True)
 class Marked:
-    """A value that is to be signed when it is sent."""
+    """A value to be signed when it is sent."""
 
     value: Any
     purpose: str
@@ -78,7 +78,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Refused:
-    """A step's input or result whose signature is not accepted, in place of the value."""
+    """Stands for a step's input or result whose signature is not accepted."""
 
     why: str
 
@@ -199,8 +199,8 @@ class FleetCommands(Commands):
     """Decides which commands one run of a fleet accepts.
 
     A fleet's workers may run on several machines, which share no list of used starts. So a start is valid only for a
-    run that the server begins within :data:`IN_TIME` of its signature. The start of a run that continues another one is
-    valid only for a run that continues the same one.
+    run that the server begins within :data:`IN_TIME` of its signature. The start of a continuing run is valid only for
+    a run that continues the same run.
     """
 
     def __init__(self, start: Any, began: datetime, continued: str = "", *, more: int = 0) -> None:

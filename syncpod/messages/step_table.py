@@ -5,9 +5,9 @@ needs a member of `syncpod.lifecycle.actions.StepName`, its input in `syncpod.me
 `activities.verbs`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md
 lists what else it touches.
 
-Timeouts are the kubelet's for the calls of a step (cri-client, remote_runtime.go, v1.36), so no step is given up before
-its calls are. A call whose duration depends on a pod or a registry has no short timeout: the next attempt would only
-start it again.
+Timeouts are the kubelet's for the calls of a step (cri-client, remote_runtime.go, v1.36), so a step lasts at least as
+long as its calls. A call whose duration depends on a pod or a registry has no short timeout: the next attempt would
+only start it again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Stage(Enum):
 
 
 class Interruption(Enum):
-    """What happens to a step when its pod is to end."""
+    """What happens to a step when its pod must end."""
 
     GIVES_UP = "gives up"
     """The pod's end cancels the step, which stops before its next change. Its outcome is CANCELLED, and its status
@@ -97,7 +97,7 @@ class Place(Enum):
 
 
 class Failure(NamedTuple):
-    """How a step's failure reads if it comes without an event, as a timeout or an unreadable result does.
+    """The event of a step's failure that comes without one, such as a timeout or an unreadable result.
 
     Mirrors events/event.go, v1.36.
     """

@@ -83,7 +83,7 @@ class Amounts(Message):
 
 
 class ContainerUpdate(Message):
-    """One running container that is to be resized in place."""
+    """One running container to resize in place."""
 
     id: str = ""
     name: str = ""
@@ -114,8 +114,8 @@ class StartContainer(StepInput):
     """The sandbox to start in; "" if the start `follows` the step that makes the sandbox."""
     sandbox_attempt: int = 0
     follows: int = 0
-    """The fence of the step for whose success it waits: one that makes the sandbox, or starts the container before.
-    0 = none: it begins at once."""
+    """The fence of the step for whose success it waits: that step makes the sandbox, or starts the container before. 0
+    = none: it begins at once."""
     pulled: bool = False
     """The image has just been pulled for this start, so no event reports that it was present."""
     prune: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class KillTarget(Message):
 
 
 class KillContainer(StepInput):
-    """Stop one container that is to be restarted or must end, and wait until it has ended."""
+    """Stop one container, to restart it or to end it for good, and wait until it has ended."""
 
     target: KillTarget = KillTarget()
     message: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 ARM_BACKOFF: Final = "syncpod_arm_backoff"
-"""``(workflow_id, subject, restart, delay_seconds)``: the node's agent is to signal the end of a back-off. A delay of
+"""``(workflow_id, subject, restart, delay_seconds)``: the node's agent must signal the end of a back-off. A delay of
 None cancels the signal."""
 
 PUBLISH: Final = "syncpod_publish"

@@ -80,7 +80,7 @@ class Surveyed(Message):
 
 
 class PlacePods(Message):
-    """Pods that are to run on one node."""
+    """Pods to run on one node."""
 
     node: str = ""
     owner: str = ""
@@ -97,7 +97,7 @@ class PodsPlaced(Message):
 
 
 class WithdrawPods(Message):
-    """Pods that are to end on one node."""
+    """Pods to end on one node."""
 
     node: str = ""
     pods: tuple[PodKey, ...] = ()
@@ -114,7 +114,7 @@ class Undo(Message):
     """Update ``undo``: apply the template of an earlier revision again."""
 
     to_revision: StrictInt = 0
-    """The number of the revision; 0 = the newest one that was not rolled back, apart from the current one."""
+    """The number of the revision; 0 = the newest one before the current one that was not rolled back."""
     template: str = ""
     """The revision's template, in place of its number: with it, a repeat of the update changes nothing."""
 
@@ -183,7 +183,7 @@ class WorkloadSummary(Message):
     ready: int = 0
     available: int = 0
     misscheduled: int = 0
-    """How many pods of a DaemonSet are on nodes that should not have one, and count in no other number."""
+    """How many pods of a DaemonSet are on nodes that should have none. They count in no other number."""
     revision: str = ""
     """The template that is being rolled out; after a rollback, the last good one."""
     good: str = ""

@@ -141,7 +141,7 @@ def _pod_resources(spec: PodSpec) -> ResourceRequirements | None:
     """Complete the pod-level resources, given containers that have their defaults.
 
     If there is any pod-level limit, a missing request becomes the sum of the containers' requests, else the limit; huge
-    pages that only containers limit get the sum as limit (defaultHugePagePodLimits, defaultPodRequests).
+    pages that only the containers limit get the sum of those limits (defaultHugePagePodLimits, defaultPodRequests).
     """
     if spec.resources is None:
         return None

@@ -27,7 +27,7 @@ class TooLong(ValueError):
 
 
 class ProgramSize:
-    """Adds up the strings that one program is given."""
+    """Adds up the sizes of one program's strings."""
 
     def __init__(self) -> None:
         self._total = 0
@@ -83,7 +83,7 @@ def expanded_size(text: str, sizes: Mapping[str, int]) -> int:
 
 
 def size_of(text: str) -> int:
-    """Return the bytes that a text has in UTF-8. A surrogate escape, which stands for an invalid byte, counts one."""
+    """Return the bytes that a text has in UTF-8. A surrogate escape (an invalid byte) counts as one."""
     return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 

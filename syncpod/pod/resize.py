@@ -12,7 +12,7 @@ from syncpod.pod.validation.pod import validate_pod
 
 
 def resized(pod: Pod, document: Any) -> Pod:
-    """Return the pod with the resources that a resize, or the document of one, names; all others stay as they are.
+    """Return the pod with the resources of a resize, or of a resize's document; all others stay as they are.
 
     The resize has the form of a spec patch for `kubectl patch --subresource resize`: amounts are merged by name, and a
     limit without a request sets the request too. Raises PodInvalid with every problem's path, in the document if it

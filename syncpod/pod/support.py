@@ -104,7 +104,7 @@ WITHOUT_EFFECT = (
 )
 
 _OF_PLACEMENT = ("spec.affinity", "spec.topologySpreadConstraints", "spec.tolerations", "spec.schedulingGates")
-"""The beginnings of the paths whose warnings do not apply to a pod for which a fleet has chosen the node."""
+"""The beginnings of paths: warnings about these do not apply to a pod whose node a fleet has chosen."""
 
 
 def check_supported(pod: Pod) -> tuple[Problem, ...]:

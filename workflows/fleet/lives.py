@@ -1,4 +1,4 @@
-"""The lives of a node's worker that have answered the fleet, and whether two of them run at the same time.
+"""The lives of a node's worker, by its answers to the fleet, and whether two of them run at the same time.
 
 Each start of a worker begins a new life. If a new life answers, the worker was restarted. If an earlier life answers
 again after a newer one, both run: there are two machines.
@@ -24,7 +24,8 @@ FORGOTTEN_AFTER: Final = timedelta(minutes=15)
 NEW_FOR: Final = timedelta(minutes=5)
 """For this long after a new life has begun, its node gets more requests. The first recorded life does not count."""
 CLOSE_SECONDS: Final = 60.0
-"""The most seconds that a node waits for a change while there may be two machines: each request may reach either."""
+"""The most seconds that a node waits for a change while two machines may answer: each request reaches only one of them.
+"""
 
 
 class WorkerLife(BaseModel):

@@ -48,9 +48,9 @@ with workflow.unsafe.imports_passed_through():
 
 _PART: Final = 256
 DOUBTED: Final = 16
-"""The most owners that are signalled at the same time although they may not exist."""
+"""The most owners of doubtful existence that are signalled at the same time."""
 ABSENT_AGAIN: Final = timedelta(seconds=5)
-"""How long an owner keeps its place among the :data:`DOUBTED` ones after it was found absent once more."""
+"""How long an owner keeps its place among the :data:`DOUBTED` ones after another vain signal."""
 
 
 @workflow.defn(name=FLEET_NODE_WORKFLOW)
@@ -71,7 +71,7 @@ class FleetNodeWorkflow:
         self.node = NodeRequests(self.state)
         self.trusted = self.state.report.fleet_key
         self.doubted: set[str] = set()
-        """Owners that are being signalled, and perhaps do not exist: no more than :data:`DOUBTED`."""
+        """Owners of doubtful existence that are being signalled: no more than :data:`DOUBTED`."""
         self.published: FleetNodeSummary | None = None
         self.was_open = self.state.is_open
 

@@ -43,7 +43,7 @@ from workflows.rejections import Rejected
 PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
 ENDING_LIMIT: Final = PLACED_LIMIT
-"""The most pods that may still be ending on a node, beside the placed ones: a stolen node may never end one."""
+"""The most pods that may be ending on a node, in addition to the placed ones: a stolen node may end none of them."""
 FORGIVEN_AFTER: Final = timedelta(minutes=15)
 """If a node has announced no newer list for this long, the next one that it announces is requested at once. It is three
 times the longest pause before such a request."""
@@ -106,7 +106,7 @@ def _place(state: FleetNodeState, asked: Place, now: datetime) -> None:
 
 
 def _owner_is_back(state: FleetNodeState, owner: str, keys: Iterable[str]) -> None:
-    """Record that an owner that was absent exists again, and note these pods for the next message to it."""
+    """Record that an absent owner exists again, and note these pods for the next message to that owner."""
     if owner in state.absent:
         state.note_owner(owner, is_there=True)
         for key in keys:
@@ -208,7 +208,7 @@ def _remove(state: FleetNodeState, _: Nothing, now: datetime) -> None:
 
 
 def _end(state: FleetNodeState, key: str, why: str, now: datetime) -> None:
-    """Move a pod to the withdrawn ones. It may still run on the node until the node reports it gone."""
+    """Move a pod to the withdrawn pods. It may still run on the node until the node reports it gone."""
     containers, placed = state.containers(key), state.placed.pop(key)
     state.refused.pop(key, None)
     gone = Withdrawn(owner=placed.owner, why=why, generation=state.generation, containers=containers, since=now)
@@ -262,7 +262,7 @@ def _may_have(state: FleetNodeState, stamp: int) -> None:
 def recalled(state: FleetNodeState, intent: Intent, claims: ClaimedPods, now: datetime, *, replaces: bool) -> None:
     """Take over the list that the node was last given. With `replaces`, pods that are not in it count as gone.
 
-    Documents that cannot be a fleet's, and those for which there is no room, are left out and shown.
+    Documents that cannot be a fleet's, or do not fit, are left out and shown.
     """
     generation = min(max(0, intent.generation), LAST_GENERATION)
     _may_have(state, min(max(0, intent.stamp), LAST_GENERATION))

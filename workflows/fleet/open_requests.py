@@ -15,7 +15,7 @@ class OpenRequests:
         self._wake = wake
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._unbegun: dict[str, Coroutine[Any, Any, None]] = {}
-        """Requests whose task has not had its first turn yet."""
+        """Requests whose task has not run yet."""
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -56,7 +56,7 @@ def why_too_large(state: FleetNodeState, answer: Attended) -> str:
 
 
 def _room(state: FleetNodeState) -> int:
-    """Return how many bytes the reports of all pods may have, beside the documents of the pods."""
+    """Return how many bytes the reports of all pods may have, in addition to the documents of the pods."""
     documents = sum(len(json.dumps(placed.document, separators=(",", ":"))) for placed in state.placed.values())
     return max(_ALWAYS, KNOWN_LIMIT - documents)
 

@@ -19,7 +19,7 @@ ADOPTED_LIMIT: Final = 1000
 """A workload that has this many pods on a node, leaving ones included, adopts no more from it. A fleet places no more
 pods on one node."""
 HEARD_NODES: Final = 2000
-"""The most nodes for which a workload keeps the number of their last message."""
+"""For how many nodes, at most, a workload keeps the number of the last message."""
 
 
 def is_news(state: WorkloadState, said: Received) -> bool:
@@ -38,9 +38,9 @@ def is_news(state: WorkloadState, said: Received) -> bool:
 def pods_reported(state: WorkloadState, news: PodsChanged, now: datetime) -> None:
     """Take a node's report of the workload's pods.
 
-    Pods that the workload does not know are adopted only if their node is Ready or NotReady. If they were adopted while
-    it is Unknown, they would count as lost and be removed first, however well they run. The first report of a node that
-    is back lists all its pods again.
+    Pods that the workload does not know are adopted only if their node is Ready or NotReady. Pods that were adopted
+    from an Unknown node would count as lost, and be removed first although they run. The first report of a node that is
+    back lists all its pods again.
     """
     is_present = state.is_known and news.presence in ("Ready", "NotReady")
     for said in news.pods:
@@ -96,9 +96,9 @@ def surveyed(state: WorkloadState, found: Surveyed, now: datetime, reports: Iter
     A node that does not answer delays no other, and is surveyed again. If its list could be read, the pods in it are
     Unknown until then, so that no other pods are made in their place.
 
-    `reports` are those of nodes since the survey began, oldest first. A report may be newer than its node's answer to
-    the survey, for instance that a pod is gone; so the report is folded in again after the survey. If a report is
-    older than the answer, the node's next report corrects that.
+    `reports` are the nodes' reports since the survey began, oldest first. A report may be newer than its node's answer
+    to the survey: a pod may be gone since. So each report is folded in again after the survey. If a report is older
+    than the answer, the node's next report corrects that.
     """
     before = state.missed if state.is_known else None
     for each in found.own:
@@ -158,7 +158,7 @@ def _pod_reported(pod: KnownPod, said: PlacedPod, news: PodsChanged, now: dateti
 
 
 def is_outdated(nodes: Sequence[NodeOffer], news: PodsChanged) -> bool:
-    """Say whether a node's report shows that the survey which found these nodes is outdated."""
+    """Say whether the survey that found these nodes is outdated, according to a node's report."""
     if news.removed:
         return False  # a new survey would find no more than this report has
     found = [node for node in nodes if node.name == news.node]

@@ -26,7 +26,7 @@ def unplaced(state: WorkloadState, tried: Collection[str] = ()) -> list[str]:
 
 
 def like(state: WorkloadState, name: str) -> set[str]:
-    """Return a pod that fits no node, with all others that need a node and fit none for the same reasons."""
+    """Return a pod that fits no node, with all other pods that fit none for the same reasons."""
     one = state.pods[name]
     return {
         other
@@ -52,7 +52,7 @@ def pod_to_run(state: WorkloadState, name: str) -> Pod:
 
 
 def outdated(state: WorkloadState) -> list[str]:
-    """Return the copies of a single Pod whose nodes have an earlier document, and must be sent the newest."""
+    """Return the outdated copies of a single Pod: their nodes must get the newest document."""
     if state.has_template:
         return []
     asked = state.asked_for()
@@ -133,8 +133,8 @@ def _renumbered(state: WorkloadState, name: str, nodes: Sequence[NodeOffer], now
 def to_withdraw(state: WorkloadState, asked: Collection[str]) -> dict[str, tuple[PodKey, ...]]:
     """Return the pods that must be withdrawn, by node; the node has no order to end them yet.
 
-    `asked` are pods for which a request to a node to run them is in progress. They are left out: if the withdrawal
-    overtook that request, the node would ignore the withdrawal.
+    `asked` are pods that a node is being requested to run. They are left out: if the withdrawal overtook that request,
+    the node would ignore the withdrawal.
     """
     found: dict[str, tuple[PodKey, ...]] = {}
     for name, pod in sorted(state.pods.items()):

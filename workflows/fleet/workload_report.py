@@ -73,7 +73,7 @@ def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
 
 
 def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> WorkloadView:
-    """Return the whole workload. `asked`: keys of pods for which a request to a node to run them is in progress."""
+    """Return the whole workload. `asked`: keys of pods that a node is being requested to run."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
     replaced_at, replaced_by = _written_off(state), _replacements(state)
     return WorkloadView(

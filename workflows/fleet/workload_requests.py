@@ -43,7 +43,7 @@ _RETRY: Final = RetryPolicy(
 _PLACED_AGAIN: Final = timedelta(seconds=10)
 """The first pause before a pod that fits no node is tried again, and the pause after a failed request."""
 _ROOM_AGAIN: Final = timedelta(seconds=5)
-"""The shortest pause between two tries, or two surveys, whose cause is a node that takes pods again. After a network
+"""The shortest pause between two tries, or two surveys, if both follow because a node takes pods again. After a network
 fault, many nodes take pods again one after the other."""
 _LONGEST_PAUSE: Final = timedelta(seconds=60)
 _SHOWN: Final = 200
@@ -93,7 +93,7 @@ class WorkloadRequests:
         """The newest survey names every node of the fleet. Replay: a survey of an earlier version may omit some; then
         decisions were based on it alone until the next survey."""
         self.asked: set[str] = set()
-        """Pods for which a request to a node to run them is in progress."""
+        """Pods that a node is being requested to run."""
         self.reports: dict[int, list[PodsChanged]] = {}
         """By the number of each survey in progress: the reports of nodes since it began, oldest first."""
         self.surveys = self.newest = 0
@@ -151,7 +151,7 @@ class WorkloadRequests:
         self.surveyed_at = None
 
     def unread(self) -> frozenset[str]:
-        """Return the nodes that should have an offer but have none, or only an earlier one: nothing follows from that.
+        """Return the nodes that should have an offer but have none or an outdated one: their absence proves nothing.
 
         A node with pods of the workload may be missing from the survey altogether. Then its workflow was just beginning
         a new run, since the removal of a node would be reported.
@@ -190,7 +190,7 @@ class WorkloadRequests:
                 self.busy.begin(f"withdraw {node}", self.withdraw(node, keys))
 
     def begin_to_place(self, now: datetime) -> None:
-        """Choose nodes for pods if that is due: first for those that were not tried yet, then for all once more."""
+        """Choose nodes for pods if that is due: first for those that were not tried yet, then once more for all."""
         is_due = self.retry_at is None or now >= self.retry_at
         if "place" in self.busy or not (is_due or (self.tried and not self.asked)):
             return
@@ -254,7 +254,7 @@ class WorkloadRequests:
     async def place(self, names: Sequence[str], *, is_retry: bool) -> None:
         """Choose nodes for pods, and send each node its pods.
 
-        With `is_retry` the pause until all are tried once more begins now.
+        With `is_retry`, the pause before the next retry of all pods begins now.
         """
         state = self.state
         asked = Survey(owner=self.owner, pods=workload_placement.samples(state, names))

@@ -3,8 +3,8 @@
 The workflow's handlers only collect them; they are parsed here. No signal can fail the node: an invalid one becomes a
 rejection, an event that ``describe node`` shows.
 
-Only the name of a document is read here. The step that hands the pod on and the pod's own workflow check
-whether the pod can run, so a version with stricter rules can still replay the node's history.
+Only the name of a document is read here. Two others check whether the pod can run: the step that hands it on, and the
+pod's own workflow. So a version with stricter rules can still replay the node's history.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _request_resync(state: NodeState, source: str, pods: Mapping[str, Wanted]) -
 
 
 def _listed(signal: SyncPods, before: Source, node: str, now: datetime) -> tuple[dict[str, Wanted], list[str]]:
-    """Return the pods of a list by key, and the problems of the others. The first pod of a name counts.
+    """Return the pods of a list by key, and the problems of the invalid ones. The first pod of a name counts.
 
     The node's name is part of the UIDs' origin: if a fleet gives one document to two nodes, these are two pods.
     """
@@ -207,8 +207,8 @@ def wanted_by(
 ) -> tuple[str, Wanted]:
     """Return a document's key and the pod that it describes. Raises Rejected with the path of the problem.
 
-    If a list's pod has no UID, it gets one from its content and the list's `origin`, so a changed pod is another pod.
-    That UID is not computed again for a document that is the same in `before`.
+    If a list's pod has no UID, it gets one from its content and the list's `origin`, so a changed pod is another pod. A
+    document that is the same in `before` keeps its UID.
     """
     metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict):

@@ -91,7 +91,7 @@ class NodeState(EventLog, BaseModel):
     deletions: dict[str, DeleteFromNode] = {}
     """By key: deletions of single pods that have not been passed on to their workflows yet."""
     backoff: BackoffStore = Field(default_factory=BackoffStore)
-    """By key: pods whose workflow could not be reached, and when that is tried again."""
+    """By key: pods whose workflow could not be reached, and the time of the next try."""
     status: NodeStatus = NodeStatus()
     events: tuple[WireEvent, ...] = ()
     max_events: int = 0
@@ -110,7 +110,7 @@ class NodeState(EventLog, BaseModel):
     # --- pods that may need an order ----------------------------------------------------------------------------------
 
     def touch(self, key: str) -> None:
-        """Mark a pod to be checked again, since something has changed on which its orders depend."""
+        """Mark a pod to be checked again: something that its orders depend on has changed."""
         if self._open is not None:
             self._open.add(key)
 

@@ -248,7 +248,7 @@ def initial_state(start: Any, workflow_id: str, now: datetime, *, decisions: int
     """Return the state that a run begins with, and why the run cannot begin; "" if it can.
 
     `start` is ``{"node": <name>}``, or the result of :func:`next_input`. `decisions` is the version of the run's
-    decisions. ``"restarted"`` beside either means that the run replaces a run that could not go on. Raises
+    decisions. ``"restarted"`` in the input means that the run replaces a run that could not go on. Raises
     CannotBeginAnew if such a run cannot begin.
     """
     replaced = restarted(start)
@@ -305,7 +305,7 @@ def recorded() -> NodeSummary | None:
 
 
 def answers(step: NodeStep, returned: Any) -> Sequence[PodWorkflowResult | None]:
-    """Return a step's results, one for each of its actions, None for an action that has none.
+    """Return a step's results, one for each of its actions; None for an action without a result.
 
     An unreadable result counts as an empty result if the step is for one pod, and as missing if it is for several.
     """

@@ -62,7 +62,7 @@ class Said:
     reason: str
     container: str = ""
     fact: str = ""
-    """A `Fact`. If it is "", a person's signal gets `Fact.ASKED`, and any other signal none."""
+    """A `Fact`. If it is "", a person's signal gets `Fact.ASKED`, and any other signal gets none."""
 
 
 class _Late(Exception):
@@ -72,7 +72,7 @@ class _Late(Exception):
 def absorb(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> None:
     """Fold one signal into the state, or record its rejection. Never raises.
 
-    `name` may also be that of an update: a run that replaces a stuck one gets the updates that the stuck run accepted.
+    `name` may also name an update: a run that replaces a stuck one gets the updates that the stuck run accepted.
 
     Every exception is caught on purpose: a signal stays in the history, so an exception here would fail the same
     workflow task again and again, on every worker.
@@ -226,8 +226,8 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
 def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]:
     """Restart running containers, and start the others, without a back-off.
 
-    A container that its restart policy left finished runs once more. Nothing is started in a pod that is ending. Plain
-    init containers and ephemeral containers are never run again.
+    A container that its restart policy would not restart runs once more. Nothing is started in a pod that is ending.
+    Plain init containers and ephemeral containers are never run again.
     """
     if state.ending:
         raise Rejected("the pod is ending or has ended: its containers are not started again")

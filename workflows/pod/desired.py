@@ -58,8 +58,8 @@ _ONLY_ITS_SOURCE: Final = {
 def apply(state: PodState, document: Any, now: datetime) -> dict[str, Any]:
     """Take a Pod document as the desired pod; return an AppliedPod. A repeat changes nothing. Raises PodInvalid.
 
-    During a deletion, the document becomes the successor, which starts when this pod has ended. Only those fields may
-    change that the API server allows to change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
+    During a deletion, the document becomes the successor, which starts when this pod has ended. A change is limited to
+    the fields that the API server allows to change (validation.go, v1.36, ValidatePodUpdate, ValidatePodResize).
     """
     new = admitted(document).pod
     for_another = new.metadata.name, new.metadata.namespace
@@ -248,7 +248,7 @@ def delete(state: PodState, request: DeletePod, now: datetime) -> dict[str, Any]
 
 
 def _successor_uid(state: PodState) -> str:
-    """Return the UID in the successor's manifest; "" if it has none there, or if there is no successor."""
+    """Return the UID in the successor's manifest; "" if the manifest has none, or there is no successor."""
     metadata = (state.successor or {}).get("metadata", {})
     return str(metadata.get("uid", ""))
 

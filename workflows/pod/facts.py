@@ -103,7 +103,7 @@ def without(view: ObservedPod, ids: Collection[str]) -> ObservedPod:
 
 
 def _absent_ends(state: PodState, view: ObservedPod) -> list[Exit]:
-    """Return each container's newest recorded end, unless the runtime lists that instance, a newer or a running one."""
+    """Return each container's newest recorded end, unless the runtime lists it, a newer one, or a running one."""
     spec = state.pod.spec
     init = {container.name for container in spec.init_containers}
     every = (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)

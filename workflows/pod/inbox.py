@@ -1,4 +1,4 @@
-"""Signals to a pod that wait to be absorbed: in the order in which they came, without repeats.
+"""A pod's signals that wait to be absorbed: in order of arrival, without repeats.
 
 A flood of signals is in the history and cannot be undone here, but absorbing it can be made cheap. If consecutive
 signals have the same content, only the last is kept. The signals that are kept are absorbed in parts
@@ -17,7 +17,7 @@ PART = 1_000
 
 
 class PodInbox:
-    """Signals in the order in which they came."""
+    """Signals in order of arrival, without repeats."""
 
     def __init__(self) -> None:
         self._pending: list[Signal] = []

@@ -93,9 +93,9 @@ def _ran_out_of_memory_first(state: PodState, ended: Exit, at: datetime) -> bool
 def _is_needless(kill: Kill) -> bool:
     """Return whether a failed probe is the only cause of this kill.
 
-    Such a kill does not count if its container had exited before. A probe's command ends together with its container,
-    and that counts as one more failure of the probe. So the kill may be decided after the container has ended by
-    itself.
+    Such a kill does not count if the container had exited before the kill. A probe's command ends together with its
+    container, and that counts as one more failure of the probe. So the kill may be decided after the container has
+    ended by itself.
     """
     return kill.cause in (KillCause.LIVENESS, KillCause.STARTUP) and not kill.again
 
@@ -120,7 +120,7 @@ def forget_needless_kill(state: PodState, step: Step) -> None:
 
 
 def _settled(exit_: Exit) -> Exit:
-    """Return the exit to record. If the node ended the container for good, that is an unknown end that quotes the exit.
+    """Return the exit to record: if the node ended the container for good, an unknown end that quotes the exit.
 
     Such a container exited at the node's signal, perhaps with 0, but nobody knows how its work would have ended. If the
     exit counted as a success, an init container's successors would start, or a job would succeed.

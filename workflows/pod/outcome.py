@@ -166,7 +166,7 @@ def _killed(state: PodState, *, final: bool) -> None:
 
 
 def _still_wants(state: PodState, step: Step, name: str) -> bool:
-    """Say whether the pod still has the container, and still wants the image that the step was given for it."""
+    """Say whether the pod still has the container, with the image that the step pulled for it."""
     asked = step.input.pod if isinstance(step.input, PullImage | CreateSandbox) else state.pod
     wanted = _images(state.pod)
     return name in wanted and wanted[name] == _images(asked).get(name, wanted[name])

@@ -67,7 +67,7 @@ class Pipeline:
         self.steps, self.state, self.entity = steps, steps.state, steps.entity
         self.ahead: StartAhead | None = None
         self.may_begin_ahead = True
-        """Whether a start may begin ahead beside another start."""
+        """Whether a start may begin ahead of its turn while another start runs."""
 
     async def take(self, step: Step) -> None:
         """Take the decided step: a pull runs concurrently, any other step is awaited."""
@@ -170,7 +170,7 @@ class Pipeline:
         await self.steps.finish(begun, must_stop, *others)
 
     def _must_not_start(self, ahead: StartAhead) -> bool:
-        """Say whether the start ahead is to be cancelled."""
+        """Say whether the start ahead must be cancelled."""
         return self.steps.must_end() or self.state.container(ahead.step.container).image != ahead.image
 
 
@@ -256,7 +256,7 @@ def _with_container(state: PodState, step: StartContainer, now: datetime) -> Pod
 
 
 def _is_plain(supposed: PodState, start: Step) -> bool:
-    """Say whether a start is the container's first one, in a pod whose own start is all that has happened."""
+    """Say whether a start is the container's first one, in a pod where only the pod's own start has happened."""
     step = start.input
     if not isinstance(step, StartContainer) or step.restart or start.store is not None or start.cleared:
         return False

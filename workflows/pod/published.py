@@ -98,7 +98,7 @@ class PublishedPod:
 
     @property
     def ended_life(self) -> EndedLife | None:
-        """The life that is over, whose remains the node removes; None while it goes on."""
+        """The pod's life, if it is over, so that the node removes its remains; None while it goes on."""
         if not self.is_gone:
             return None
         return EndedLife(self.state.ref, self.state.stopped_sandboxes, self.state.observed)

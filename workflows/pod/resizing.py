@@ -153,14 +153,14 @@ def _shows_resources(volume: Volume) -> bool:
 
 
 def applied(state: PodState, request: ResizePod) -> None:
-    """Record all resources that the step was given as applied."""
+    """Record that the step has applied all resources in its input."""
     for update in (*request.memory, *request.cpu):
         state.actuated = {name: last for name, last in state.actuated.items() if name != update.name}
     state.cgroup_behind, state.actuated_pod = False, None
 
 
 def partly_applied(state: PodState, given: dict[str, ResourceRequirements]) -> None:
-    """Record the resources `given` as applied: a step had applied them before it failed."""
+    """Record that a step had applied the resources `given` before it failed."""
     allocated = resources_of(state.allocated_pod).containers
     for name, resources in given.items():
         if name in state.actuated:

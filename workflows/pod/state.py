@@ -311,7 +311,7 @@ class PodState(BaseModel):
 
     @property
     def restart_settings(self) -> RestartSettings:
-        """How restarts are delayed: by the pod's annotations, else as the node is set, else as in the kubelet."""
+        """The settings for restarts: the pod's annotations, else the node's settings, else the kubelet's."""
         return restart_settings(self.pod.metadata.annotations, self.node.restart_backoff_max)
 
     def is_followed(self, container: ObservedContainer) -> bool:

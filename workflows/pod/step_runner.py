@@ -53,12 +53,12 @@ comes back or the pod's deletion cancels the step. Pod-level faults are non-retr
 which decides on a visible back-off."""
 
 TOO_LONG = 10_000
-"""Events of history from which a run cancels its pulls and continues as new between two steps, although the pod is not
-at rest. A pod may never rest, and the server terminates a run of 51,200 events."""
+"""A run whose history has this many events cancels its pulls and continues as new between two steps, although the pod
+is not at rest. A pod may never rest, and the server terminates a run of 51,200 events."""
 
 TOO_LARGE = 8 * 1024 * 1024
-"""Bytes of history with the same effect as :data:`TOO_LONG`. The server terminates a run of 50 MB; a run begins with at
-most 2 MiB."""
+"""The size of a history, in bytes, with the same effect as :data:`TOO_LONG`. The server terminates a run of 50 MB; a
+run begins with at most 2 MiB."""
 
 TOGETHER: Final = 4
 """The most pulls begun in one workflow task: each has the whole pod as input, and a task may send 4 MiB."""
@@ -132,7 +132,7 @@ class StepRunner:
     async def pull(self, step: Step) -> None:
         """Begin a pull concurrently with everything else: only its own container waits for it.
 
-        It is cancelled when the pod is to end, or when another image is desired for the container. It is also cancelled
+        It is cancelled when the pod must end, or when another image is desired for the container. It is also cancelled
         when the run has become too long to wait for it. Then the next run begins it again.
         """
         image = self.state.container(step.container).image
@@ -233,12 +233,12 @@ class StepRunner:
         return self.state.deletion is not None or self.state.failure is not None
 
     def must_end(self) -> bool:
-        """Fail the pod if its active deadline has passed; say whether it is to end."""
+        """Fail the pod if its active deadline has passed; say whether it must end."""
         verdicts.expire(self.state, workflow.now())
         return self.is_ending
 
     def is_interrupted(self, begun: Begun, *, was_ending: bool) -> bool:
-        """Say whether a step whose turn has come is to be cancelled.
+        """Say whether a step whose turn has come must be cancelled.
 
         `was_ending`: the pod was ending before the step.
         """

@@ -48,7 +48,7 @@ def expire(state: PodState, now: datetime) -> None:
 
 
 def stranded(state: PodState) -> PodFailure:
-    """Return the failure of a pod that can neither go on nor finish: it has no sandbox, and nothing is to be done.
+    """Return the failure of a pod that can neither go on nor finish: it has no sandbox, and no step is due.
 
     Such a pod's policy is `Never`, and it lost its sandbox before all its main containers had run. None of its
     containers runs, so no event could lead to another decision. Difference: under a kubelet it stays Pending, or

@@ -19,7 +19,7 @@ from syncpod.settings.values import SettingsInvalid
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 2.0
-"""Seconds between two checks whether the node is to listen, and where."""
+"""Seconds between two checks whether, and where, the node must listen."""
 _RETRY_SECONDS: Final = (2.0, 10.0, 30.0)
 _TERM_SECONDS: Final = 10.0
 _LINE_BYTES: Final = 64 * 1024

@@ -122,8 +122,8 @@ class FleetMembership:
                 await asyncio.to_thread(forget_earlier_keys, self._state_dir)
             self._stopped |= self._must_not_run(intent)
             refused = await self._tell_list(intent)
-            # Last: the list just kept is sealed with both the earlier and the new key, an older list only with the
-            # earlier one.
+            # This comes last: the list that was just kept is sealed with both the earlier and the new key, an older
+            # list only with the earlier one.
             untaken = await asyncio.to_thread(self._take_key, intent.key)
         taken = IntentTaken(generation=intent.generation, refused=refused, objects=unkept, key=untaken)
         return self._signed(taken)

@@ -66,7 +66,7 @@ class RunningCommand:
         """How many bytes are in `_kept`."""
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._taken = 0
-        """How many bytes of input the command was given."""
+        """How many bytes of input the command has received."""
         self._giving = asyncio.Lock()
         self._code: int | None = None
         self._reading = asyncio.create_task(self._read(), name="remote command")

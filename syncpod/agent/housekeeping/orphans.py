@@ -278,7 +278,7 @@ class Orphans:
 def pause_seconds(pods: int, period: float) -> float:
     """Return the seconds between two rounds on a node with this many pods, at least `period`. Pure.
 
-    On a large node they grow with the number of pods, so that the rounds' share of a core stays the same.
+    On a large node the pauses grow with the number of pods, so that the rounds' share of a core stays the same.
     """
     return max(period, SECONDS_PER_POD * pods)
 

@@ -4,11 +4,11 @@ A life of a pod counts as over in one of two cases:
 
 - It has a tombstone. A deleted pod's workflow completes as soon as its kill has ended all containers and the node has
   written the tombstone (`syncpod.node.tombstones`). The agent then removes the remains. (As a step, the removal would
-  cost the server half as much as the rest of the deletion.) A new worker finds by the tombstones the remains that the
-  previous one did not remove.
-- It has no tombstone, because its workflow was terminated by another client. Then nothing of the pod may have been
-  alive in the runtime for some minutes, and the pod may have no open workflow. If dead containers or sandboxes are
-  left, the server must also have a record that the pod's workflow has ended, or that its name is another pod's: a
+  cost the server half as much as the rest of the deletion.) A new worker finds the remains that the previous worker
+  left, by the tombstones.
+- It has no tombstone, because its workflow was terminated by another client. Then two conditions apply: nothing of the
+  pod has been alive in the runtime for some minutes, and the pod has no open workflow. If dead containers or sandboxes
+  are left, the server must also have a record that the pod's workflow has ended, or that its name is another pod's: a
   missing workflow alone does not prove that the pod is gone.
 
 Mirrors kuberuntime_gc.go, pod_container_deletor.go and kubelet_pods.go, v1.36, HandlePodCleanups: there too, garbage
@@ -49,7 +49,7 @@ the middle of a collection, or the runtime may be away. After these tries each r
 ROUND_SECONDS: Final = 30.0
 """Seconds that a round waits for its removals."""
 CLOSE_SECONDS: Final = 10.0
-"""Seconds for which removals continue when the worker is to end."""
+"""Seconds for which removals continue when the worker must end."""
 
 
 class Remover(Protocol):

@@ -109,7 +109,7 @@ class ClaimUpkeep:
         self._failed.discard(ref)
 
     async def _grown(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace, growth: Growth) -> bool:
-        """Expand a volume by its driver, and write that into the claim; False if it has to be unused first.
+        """Expand a volume by its driver, and write that into the claim; False if the volume must be unused first.
 
         Raises NotUsable, ClusterError, Unreachable.
         """

@@ -46,7 +46,7 @@ later."""
 _SOURCES: Final = (KUBERNETES_SOURCE, FILE_SOURCE)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _AGAIN: Final = timedelta(minutes=1)
-"""A failed workflow task is repeated: the longest time until the repetition records the same event again."""
+"""The longest time until a repeated workflow task records the same event again."""
 _Key = tuple[str, ...]
 """Type, reason, container and message: two events of a pod with the same key are the same event."""
 

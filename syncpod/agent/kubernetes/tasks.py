@@ -233,7 +233,7 @@ class _KubernetesLink:
         return () if node.readings is None else (DriverUsage(node.readings, drivers, node.store, node.context).run,)
 
     def _rotates(self, own: CertificateFile) -> bool:
-        """Say whether the kubeconfig uses the certificate that the node itself requested, and so has to rotate."""
+        """Say whether the kubeconfig uses the certificate that the node itself requested, and must rotate it."""
         path = self._node.config.certificate.path
         return path is not None and path.absolute() == own.path
 

@@ -1,8 +1,8 @@
 """Stores probe results in the pod's directory, so that a restart of the worker loses none.
 
 The pod's workflow has the results that count. This copy only lets the next prober continue where the last one stopped:
-a container that has started gets no startup probes again, and a ready container stays ready until a probe fails. Also
-stored is the time for which an exec probe has waited for an answer.
+a container that has started gets no startup probes again, and a ready container stays ready until a probe fails. The
+time for which an exec probe has waited for an answer is stored too.
 """
 
 from __future__ import annotations

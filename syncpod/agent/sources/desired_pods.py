@@ -1,4 +1,4 @@
-"""Reconciles pods with one source of the node: starts, changes and ends them until they are as the source lists them.
+"""Reconciles pods with one source of the node: starts, changes and ends them until they match the source's list.
 
 A source is the directory of manifests, or the Kubernetes cluster that the node belongs to. The source has the desired
 pods, and the pods' workflows have the actual ones, each with an annotation that names its source. So a new worker needs
@@ -307,7 +307,7 @@ class DesiredPods:
             self._send_if_due(pod)
 
     async def _send_order(self, pod: _Pod) -> float | None:
-        """Send a pod's current order; return the seconds until it is to be repeated, None if it need not be."""
+        """Send a pod's current order; return the seconds until the next try, None if no other is needed."""
         order, document = self._order(pod), pod.document
         if order is None:
             return None
@@ -373,7 +373,7 @@ class DesiredPods:
     # --- the report ---------------------------------------------------------------------------------------------------
 
     def report(self) -> tuple[DesiredPod, ...]:
-        """Return the pods that the source lists, and those whose workflows are still to be ended."""
+        """Return the pods that the source lists, and those whose workflows have not been ended yet."""
         return tuple(self._reported(pod) for _, pod in sorted(self._pods.items(), key=lambda each: each[1].name))
 
     def take_ended_by_others(self) -> tuple[PodKey, ...]:

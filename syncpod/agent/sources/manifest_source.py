@@ -116,7 +116,7 @@ class ManifestSource:
 
 
 class _Due(NamedTuple):
-    """A moment at which the directory is to be read."""
+    """A moment at which the directory must be read."""
 
     is_slow: bool = False
     """True if `reread` seconds have passed; False if something may have changed."""
@@ -162,7 +162,7 @@ async def _changes(directory: Path, reread: float, warn: Callable[[str], None]) 
 
 
 async def _next_change(watch: DirectoryWatch, seconds: float) -> DirectoryChange:
-    """Wait until a change is to be read; return `DirectoryChange.NONE` if nothing changes for `seconds`."""
+    """Wait until a change must be read; return `DirectoryChange.NONE` if nothing changes for `seconds`."""
     change = await watch.noticed(seconds)
     deadline = time.monotonic() + UNSETTLED_SECONDS
     while change in (DirectoryChange.GONE, DirectoryChange.BEGUN) and (left := deadline - time.monotonic()) > 0:

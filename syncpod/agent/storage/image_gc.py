@@ -132,7 +132,7 @@ class ImageGc:
     async def remove_unused(self) -> int:
         """Remove all unused images, regardless of free space, except recently pulled ones; return the bytes freed.
 
-        For a node under disk pressure (DeleteUnusedImages). Raises ImageGcFailed, CriError, OSError.
+        This is for a node under disk pressure (DeleteUnusedImages). Raises ImageGcFailed, CriError, OSError.
         """
         seen = await self._look()
         removal = _Removal(self._cri)

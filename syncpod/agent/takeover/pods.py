@@ -122,7 +122,7 @@ class Takeover:
 
         A failed query is retried until it succeeds, and logged once. A query fails if the workflow's tasks fail, the
         server is busy, or the workflow is paused, a status that the SDK does not support (ValueError). An answer may
-        lack a pod: a run whose start was refused has none, and ends; or another client's worker has answered.
+        lack a pod: the run has none, since its start was refused and it ends; or another client's worker has answered.
         """
         silent = False
         while True:
