@@ -22,7 +22,8 @@ PODS_API: Final = "pods-api"
 def early_ports(given: Given) -> list[Place]:
     """Return the addresses and ports at which the node's worker will serve; invalid values are refused later, by name.
 
-    This imports little, so that the ports are open at once: the first client after a start waits, and is not refused.
+    This module imports little, so that the ports are open at once: the first client after a start waits, and is not
+    refused.
     """
     address = str(given.of("address", ""))
     own = [each.strip() for each in str(given.of("--node-ip", "")).split(",") if each.strip()]
@@ -36,7 +37,7 @@ def early_ports(given: Given) -> list[Place]:
 def link_sockets(root: Path, state_dir: Path, names: Iterable[str]) -> Iterator[str]:
     """Link each of these names below `root` to the same name in the state directory; yield a warning if that fails.
 
-    A file or directory with the name stays, such as that of an earlier kubelet; a symlink is replaced.
+    A file or directory of that name stays, such as an earlier kubelet's; a symlink is replaced.
     """
     for name in names:
         link, place = root / name, state_dir / name

@@ -1,8 +1,8 @@
 """The table of a kubelet's configuration: each field and flag, and the effect that it has on a node of ours.
 
 Names, types and defaults are those of kubelet.config.k8s.io/v1beta1 and of cmd/kubelet/app/options, v1.36.2. A row with
-a `variable` becomes that setting. Any other row lists the values for which a node of ours behaves as a kubelet does.
-Another value is refused if pods would be treated differently; otherwise a warning names the value.
+a `variable` becomes that setting. Any other row lists the values for which a node of ours behaves as a kubelet does. It
+refuses another value if pods would be treated differently; otherwise a warning names the value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from syncpod.go_durations import parse_go_duration
 from syncpod.settings import variables as v
 
 Form = Literal["bool", "int", "number", "text", "duration", "words", "map", "object", "objects"]
-"""The type of a value. `words` is a list of strings, `map` has strings by string, `object` is not checked further."""
+"""The type of a value. `words` is a list of strings, `map` is an object whose values are strings, `object` is not
+checked further."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class Field:
     true_for: tuple[object, ...] = ()
     """The values for which a node of ours behaves as a kubelet does, besides unset ones (`is_unset`)."""
     refused: str = ""
-    """Why any other value is refused, and what to use instead; "" = none is refused."""
+    """Why any other value is refused, and which value to use instead; "" = none is refused."""
     warned: str = ""
-    """What the node does instead, for any other value: the text of a warning; "" = there is none."""
+    """The node's behaviour for any other value: the text of a warning; "" = there is no warning."""
     opens: str = ""
-    """What strangers may do with any value that is not in `true_for`: the text of a warning; "" = nothing."""
+    """The things that strangers may do with any value that is not in `true_for`: the text of a warning; "" = none."""
     derived: bool = False
     """Whether `syncpod.cli.kubelet.node_start` derives settings from this field and others."""
 
@@ -66,7 +67,7 @@ _CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
     v.AUTHORIZATION_MODE: ("Webhook", "every known client of the kubelet's port may do everything in every container"),
     v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
 }
-"""Settings that can let strangers in: the safe value, and what strangers may do with any other value."""
+"""Settings that can let strangers in: the safe value, and the things that strangers may do with any other value."""
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
 _NO_CGROUP: Final = "a node of ours limits its pods, and nothing else on the machine"
 _FOLLOWED: Final = "the node receives changes as they happen"

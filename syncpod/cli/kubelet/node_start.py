@@ -57,7 +57,7 @@ _DEFAULTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class NodeStart:
-    """How a node of ours is started in place of a kubelet."""
+    """How a node of ours starts in place of a kubelet."""
 
     variables: Mapping[str, str]
     """The settings, by environment variable; "" = not set."""
@@ -70,7 +70,7 @@ class NodeStart:
 
 @dataclass(frozen=True)
 class KubeletMachine:
-    """Features of the machine because of which a kubelet may refuse to start."""
+    """Features of the machine that may keep a kubelet from starting."""
 
     has_swap: bool
     has_cgroup_v1: bool
@@ -83,7 +83,7 @@ class KubeletMachine:
 
 
 def node_start(given: Given, machine: KubeletMachine) -> NodeStart:
-    """Return how the node is to be started. Raises KubeletInputInvalid with a line for each refused value."""
+    """Return how to start the node. Raises KubeletInputInvalid with a line for each refused value."""
     problems = list(_machines(given, machine))
     warnings: list[str] = []
     variables = dict(_DEFAULTS)
@@ -149,7 +149,7 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _taints(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Set the taints of a new Node, which are texts in a flag, and objects in a file."""
+    """Set the taints of a new Node. They are texts in a flag, and objects in a file."""
     texts: list[str] = []
     for position, each in enumerate(given.of("registerWithTaints", [])):
         if isinstance(each, dict) and set(each) <= {"key", "value", "effect", "timeAdded"} and "key" in each:
@@ -218,7 +218,7 @@ def _thresholds(given: Given, variables: dict[str, str]) -> None:
 
 
 def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:
-    """Set the sum of what both fields reserve, as a kubelet does (cm/node_container_manager_linux.go, v1.36)."""
+    """Set the sum of the two reservations, as a kubelet does (cm/node_container_manager_linux.go, v1.36)."""
     total: Counter[str] = Counter()
     for path in ("systemReserved", "kubeReserved"):
         value: Mapping[str, Any] = given.of(path, {})
@@ -254,7 +254,7 @@ def _shutdown(given: Given, variables: dict[str, str]) -> Iterator[str]:
 
 
 def _by_priority(given: Given) -> list[ShutdownPeriod] | str:
-    """Return the periods of shutdownGracePeriodByPodPriority, or the mistake in it."""
+    """Return the periods of shutdownGracePeriodByPodPriority, or the mistake in the field."""
     path, found = "shutdownGracePeriodByPodPriority", list[ShutdownPeriod]()
     for position, each in enumerate(given.of(path, [])):
         if not isinstance(each, dict) or set(each) - set(_PERIOD):

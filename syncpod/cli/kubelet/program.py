@@ -23,7 +23,7 @@ A kubelet's flags, and a KubeletConfiguration in FILE: docs/kubernetes.md says w
 
 
 def main() -> NoReturn:
-    """Become the node's worker, or print each thing that is wrong and end this process."""
+    """Become the node's worker, or print every mistake and end this process."""
     code = run(sys.argv[1:])
     sys.stdout.flush()
     os._exit(code)

@@ -194,7 +194,7 @@ def _is_duration(value: Any) -> bool:
 
 
 def _require_duration(value: Any) -> None:
-    """Raise ValueError for what Go does not read as a duration."""
+    """Raise ValueError for a text that Go does not read as a duration."""
     try:
         if not isinstance(value, str) or parse_go_duration(value) is None:
             raise ValueError

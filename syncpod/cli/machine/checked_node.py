@@ -27,7 +27,7 @@ def require_valid(here: NodeSettings) -> None:
 
 
 def context_of(here: NodeSettings) -> NodeContext:
-    """Return the node as far as the removal of pods' remains needs it: its name, directories and cgroup."""
+    """Return the part of the node that the removal of pods' remains needs: its name, directories and cgroup."""
     return NodeContext(
         name=here.node,
         state_dir=here.state_dir,

@@ -27,11 +27,11 @@ _OPTION = "--bootstrap-kubeconfig"
 
 
 def joined(here: NodeSettings, bootstrap: Path, *, at: Path | None = None) -> Path:
-    """Return the path of the node's own kubeconfig. If necessary, join the cluster that `bootstrap` names first.
+    """Return the path of the node's own kubeconfig, after joining the cluster that `bootstrap` names, if necessary.
 
     The path is `at`; None = in the state directory. If that kubeconfig's credentials are still valid, nothing is
-    requested, and `bootstrap` need not exist. Else a certificate is requested from the cluster, and somebody may have
-    to approve that. Raises BadInput and Failure.
+    requested, and `bootstrap` need not exist. Otherwise a certificate is requested from the cluster, and a person may
+    have to approve the request. Raises BadInput and Failure.
     """
     path = at or kubeconfig_path(here.state_dir)
     if _is_valid(path, here.node):

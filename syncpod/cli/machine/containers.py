@@ -1,4 +1,4 @@
-"""Finds the container of a pod that a command means, and the container's instances in the pod's status."""
+"""Finds a command's container in its pod, and the container's instances in the pod's status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def container_names(pod: Pod) -> list[str]:
 def chosen_container(pod: Pod, asked: str) -> str:
     """Return the requested container, else the pod's default one, else its first one, with a note.
 
-    The note lists main containers first, as kubectl does. Raises Failure for one that the pod does not have.
+    The note lists main containers first, as kubectl does. Raises Failure if the pod lacks the requested container.
     """
     names = container_names(pod)
     if asked:
@@ -66,7 +66,7 @@ class ContainerInstance:
     id: str
     restart: int
     why_no_log: str = ""
-    """The sentence that the instance could not be started, which may leave an empty log; "" if it was started."""
+    """The sentence that the instance could not be started, so that its log may be empty; "" if it was started."""
 
 
 def current_instance(pod: Pod, container: str) -> ContainerInstance:
@@ -90,7 +90,7 @@ def current_instance(pod: Pod, container: str) -> ContainerInstance:
 
 
 def _refused(sentence: str, ended: ContainerStateTerminated | None) -> str:
-    """Return the sentence with the runtime's reason if an instance could not be started; "" if it has run."""
+    """Return the sentence with the runtime's reason why an instance could not be started; "" if it has run."""
     if ended is None or ended.reason not in NEVER_RAN:
         return ""
     return f"{sentence}: {ended.message or ended.reason}"
@@ -123,7 +123,7 @@ def previous_instance(pod: Pod, container: str) -> ContainerInstance:
 
 
 def _restart_of(status: ContainerStatus, container_id: str) -> int:
-    """Return an instance's restart number: the status has the current instance's; the previous one's is one less."""
+    """Return the restart number of an instance: that in the status; one less if it is the previous instance."""
     return status.restart_count if container_id == status.container_id else max(0, status.restart_count - 1)
 
 

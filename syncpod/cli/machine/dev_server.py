@@ -46,7 +46,7 @@ UI_PORT: Final = 8233
 NAMESPACE: Final = "default"
 
 DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
-    # The one history shard reads its transfer queue at most 20 times a second by default. With these settings, an
+    # By default, the one history shard reads its transfer queue at most 20 times a second. With these settings, an
     # activity takes 10 ms instead of 57.
     "history.transferProcessorMaxPollRPS": "5000",
     "history.transferProcessorMaxPollHostRPS": "50000",
@@ -61,11 +61,11 @@ DYNAMIC_CONFIGURATION: Final[Mapping[str, str]] = {
 """Settings that differ from the server's defaults."""
 
 MEMORY_CONFIGURATION: Final[Mapping[str, str]] = {
-    # By default each of five task queues starts 512 goroutines: 8 MiB, for the one history shard of one machine.
+    # By default, five task queues of the one history shard start 512 goroutines each, which take 8 MiB.
     "history.timerProcessorSchedulerWorkerCount": "64",
     "history.transferProcessorSchedulerWorkerCount": "64",
     "history.visibilityProcessorSchedulerWorkerCount": "64",
-    # Archival and replication have nothing to do: nothing is archived, and there is no other cluster.
+    # Archival and replication are idle: nothing is archived, and there is no other cluster.
     "history.archivalProcessorSchedulerWorkerCount": "1",
     "history.ReplicationProcessorSchedulerWorkerCount": "1",
     "history.ReplicationLowPriorityProcessorSchedulerWorkerCount": "1",
@@ -76,19 +76,19 @@ MEMORY_CONFIGURATION: Final[Mapping[str, str]] = {
     # By default 256 MiB of events are cached, by their size on disk; in memory each takes several times as much.
     "history.eventsHostLevelCacheMaxSizeBytes": str(2 * 1024 * 1024),
 }
-"""Settings with which the server of one machine takes less memory; those of a fleet's servers are in `deploy`."""
+"""Settings that save memory for the server of one machine; the settings of a fleet's servers are in `deploy`."""
 
 _GARBAGE: Final = {"GOGC": "50"}
 """The percentage by which the server's heap may grow before garbage is collected; Go's default is 100. The environment
 overrides it."""
 
 _VISIBILITY_TABLE: Final = "executions_visibility"
-"""This table has an index for each search attribute that a workflow may have, 58 in all. Each write of a row updates
-all indexes: some sixty pages of 4 KiB, three times for a pod's start. A node has thousands of rows at most, which are
-read as fast without an index. Without the indexes, the server writes a third as many bytes
+"""The visibility table has an index for each search attribute that a workflow may have, 58 in all. Each write of a row
+updates all indexes: some sixty pages of 4 KiB, three times for a pod's start. A node has thousands of rows at most, and
+reads them as fast without an index. Without the indexes, the server writes a third of the bytes
 (docs/engineering/performance-log.md)."""
 _KEPT_INDEXES: Final = frozenset({"default_idx", "by_workflow_id", "by_status"})
-"""The indexes for the order of lists, for the runs of one workflow, and for open workflows."""
+"""The indexes that are kept: for the order of lists, for the runs of one workflow, and for open workflows."""
 _DROP_SECONDS: Final = 5.0
 """How long to wait for a transaction of the server. Dropping the indexes takes a few milliseconds. The server's own
 writes fail in that time, and it retries them."""
@@ -130,8 +130,8 @@ def command(
     """Return the command line of a dev server that loses no acknowledged write, even by kill -9 or a power cut.
 
     The process must run in the database's directory: the server reads its argument as a URI, so a whole path with a
-    `%`, `?` or `#` would name another file. A new database gets our search attributes at once. `ui_port` None = the
-    server has no UI.
+    `%`, `?` or `#` would name another file. A new database gets our search attributes at once. If `ui_port` is None,
+    the server has no UI.
     """
     line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
     line += ["--port", str(port), "--ui-disable-news-fetch"]
@@ -158,8 +158,8 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment for the server: without the settings of clients, which include credentials.
 
     The settings of the worker's traces are left out too: the server would export its own traces, and it refuses to
-    start for some exporters. The server needs USER: if a user without an entry in passwd has none, USER is set to the
-    user's id.
+    start for some exporters. The server needs USER: if a user without an entry in passwd lacks the variable, it becomes
+    the user's id.
     """
     mine = {name: value for name, value in environ.items() if not name.startswith(("TEMPORAL_", "OTEL_"))}
     return {"USER": str(os.geteuid())} | _GARBAGE | mine | {"TEMPORAL_CONFIG_FILE": os.devnull}
@@ -170,9 +170,9 @@ def start(
 ) -> tuple[ServerRecord, subprocess.Popen[bytes] | None]:
     """Start the state directory's server if it does not run; return its record, and its process if it was started.
 
-    Ports that are not given are those of the last start, else the default ones, else the next free ones. Anybody who
-    reaches the UI's port may use the UI. So root's server has a UI only if `ui` or `ui_port` requests one, or if the
-    last server had one.
+    A port that is not given is that of the last start, else the default, else the next free one. Anybody who reaches
+    the UI's port may use the UI. So root's server has a UI only if `ui` or `ui_port` requests one, or if the last
+    server had one.
 
     If somebody else takes a port just before the server does, the next free port is tried. The server locks its
     database as long as it lives. Returns once the server serves its namespace. Raises Failure with the end of the
@@ -206,7 +206,7 @@ def start(
 
 
 def give_back_start_pages(server: ServerRecord) -> None:
-    """Free the memory of program pages that only the server's start needed; called when the worker has connected.
+    """Free the program pages that only the server's start needed; called when the worker has connected.
 
     Does nothing without root, or with a kernel that cannot free them.
     """
@@ -225,7 +225,7 @@ _CHOOSE: Final = "syncpod up --port PORT --ui-port PORT"
 
 
 class _Outrun(Exception):
-    """Another process took a port after we had found it free."""
+    """Another process took a port after this one had found it free."""
 
 
 def _launch(
@@ -278,7 +278,7 @@ def _is_new(database: Path) -> bool:
 
 
 def _spare_the_disk(database: Path) -> None:
-    """Drop the indexes that make the server write much. A failure is only noted, since the server works with them."""
+    """Drop the indexes that make the server write much. The server works with them too, so a failure is only noted."""
     try:
         drop_costly_indexes(database)
     except sqlite3.Error as error:
@@ -318,7 +318,7 @@ def _locked_database(state_dir: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_locked(lock: int) -> bool:
-    """Take the lock, and return whether that succeeded. Waits a few seconds, for a killed server to release it."""
+    """Take the lock, and return whether that succeeded. A killed server gets a few seconds to release it."""
     deadline = time.monotonic() + _ENDING_SECONDS
     while True:
         try:
@@ -343,7 +343,7 @@ def _chosen(asked: int | None, usual: Iterable[int], flag: str, *, taken: int = 
 
 
 def _ports(record: ServerRecord) -> tuple[int, int | None]:
-    """Return the ports of a server and of its UI, None if it has none."""
+    """Return the ports of a server and of its UI; the second is None if it has no UI."""
     return int(record.address.rpartition(":")[2]), int(record.ui.rpartition(":")[2]) if record.ui else None
 
 
@@ -361,8 +361,7 @@ def _is_free(port: int) -> bool:
 def _goes_on(server: ServerRecord) -> bool:
     """Wait until a running server serves, and return whether it does; False if it ends meanwhile.
 
-    The command that started the server may have been killed before the server was ready. Raises Failure if the server
-    does not answer.
+    The command that started the server may have been killed before that. Raises Failure if the server does not answer.
     """
     require_not_stopped("Temporal server", server.process.pid)
     try:
@@ -374,7 +373,7 @@ def _goes_on(server: ServerRecord) -> bool:
 def _serves(process: ProcessIdentity, address: str, ui: str) -> bool:
     """Return True once the server answers for its namespace, a moment after it listens; False if it has ended.
 
-    `ui` "" = it has no UI.
+    An empty `ui` means that it has no UI.
 
     Raises _Outrun as soon as another process listens at one of its ports, since its answers would not be our server's.
     Raises Failure on a timeout.

@@ -1,4 +1,4 @@
-"""Warns of images that this machine's embedded runtime does not have, since it pulls none."""
+"""Warns of images that this machine's embedded runtime lacks: it pulls none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NO_REGISTRY: Final = (
 )
 """Why the embedded runtime pulls no image, and what helps."""
 _STAND_INS: Final = ("docker.io/library/busybox", "registry.k8s.io/pause")
-"""Images for which the machine's own programs are meant to run."""
+"""Images that stand for the machine's own programs."""
 
 
 def images_with_files(spec: PodSpec) -> list[str]:
-    """Return the images of a pod's containers that need files of their own, each once: all but the stand-ins."""
+    """Return the images of a pod's containers that need files of their own, each once: all but those stand-ins."""
     found = dict.fromkeys(each.image for each in (*spec.init_containers, *spec.containers))
     return [image for image in found if (name := parse_image_name(image)) and name.repository not in _STAND_INS]
 
@@ -38,8 +38,8 @@ def full_name(image: str) -> str:
 async def image_warnings(state_dir: Path, node: str, pods: Sequence[Pod]) -> dict[str, list[str]]:
     """Return, by pod name, a warning for each image that this machine's embedded runtime does not have.
 
-    Pods of other nodes are left out. {} if no worker uses the embedded runtime, or if that runtime only simulates. Also
-    {} if the runtime does not answer, which the worker reports.
+    Pods of other nodes are left out. The result is empty if no worker uses the embedded runtime, if that runtime only
+    simulates, or if it does not answer, which the worker reports.
     """
     wanted = {each.metadata.name: found for each in pods if (found := images_with_files(each.spec))}
     own, worker = running_runtime(state_dir), serving(state_dir)

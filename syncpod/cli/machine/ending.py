@@ -36,7 +36,7 @@ def end_all(directory: Path) -> int:
 def end_all_unrecorded(directory: Path) -> int:
     """End processes whose command was killed before it could record them: no other command would find them.
 
-    Pods lose nothing: they keep running, and the next worker continues from the files on the disk.
+    The pods lose nothing: they keep running, and the next worker continues from the files on the disk.
     """
     if not log_directory(directory).is_dir():
         return 0

@@ -65,8 +65,8 @@ def start_worker(state_dir: Path, config: ClientConnectConfig) -> int:
 def start_gate(state_dir: Path, config: ClientConnectConfig, listen: str, names: Sequence[str] | None) -> int:
     """Start the fleet's gate, and return its pid once it listens; 0 if the gate of `fleet up` runs already.
 
-    `listen` "" and `names` None stand for the values of its last start. Raises Failure with the last line of its log,
-    and BadInput if it runs with another server, address or names.
+    An empty `listen`, and None for `names`, stand for the values of its last start. Raises Failure with the last line
+    of its log, and BadInput if it runs with another server, address or names.
     """
     before = recorded_fleet_process(state_dir, "gate")
     listen = listen or (before.listen if before is not None else LISTEN)
@@ -122,13 +122,13 @@ def _start(
             with waiting(f"waiting up to {_READY_SECONDS:g} s for the {_CALLED[part]} to serve"):
                 _await_ready(part, child, log, begin)
         finally:
-            if child.poll() is not None and before is not None:  # the next start takes the values of this record
+            if child.poll() is not None and before is not None:  # the next start uses this record
                 write_fleet_process(state_dir, part, before)
     return child.pid
 
 
 def _await_ready(part: FleetPart, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
-    """Return once a process reports that it serves. Raises Failure with the process's own sentence if it ends first."""
+    """Return once a process reports that it serves. If it ends first, raises Failure with its own sentence."""
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
         code = child.poll()
@@ -148,7 +148,7 @@ def _await_ready(part: FleetPart, child: subprocess.Popen[bytes], log: Path, beg
 
 
 def _require_same(part: FleetPart, runs: FleetProcess, wanted: FleetProcess) -> None:
-    """Raise BadInput if a process runs with another server, at another address or with other names than are wanted."""
+    """Raise BadInput if a running process has another server, address or names than are wanted."""
     for what, there, asked in (
         ("for the Temporal server at", runs.address, wanted.address),
         ("for namespace", runs.namespace, wanted.namespace),

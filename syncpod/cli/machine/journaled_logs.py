@@ -26,7 +26,7 @@ class JournaledLog:
     records: PodRunRecords
     """The records of the pod's life that the instance belongs to."""
     is_newest: bool
-    """Whether the journal has no later life of the pod's name."""
+    """Whether this is the journal's last life of the pod's name."""
     instance: Instance
     path: Path
     """Where the log's file is, or was."""
@@ -55,9 +55,9 @@ def journaled_log(
 ) -> JournaledLog:
     """Return the log of the instance with this number, in the pod's newest life with such an instance.
 
-    Blocks. `container` "" = the only container in the journal's records; if there are several, the default one, with a
-    note. `uid` selects the life; "" = any. `pod_of` returns the pod of a life; None if this machine no longer has it.
-    Raises Failure.
+    Blocks. If `container` is "", the only container in the journal's records is taken; if there are several, the
+    default one, with a note. `uid` selects the life; "" = any. `pod_of` returns the pod of a life; None if this machine
+    no longer has it. Raises Failure.
     """
     settle_journal(state_dir)
     try:

@@ -1,4 +1,4 @@
-"""Container logs on this machine's disk: of pods whose workflow does not answer, and of crash loops."""
+"""Container logs on this machine's disk, of pods whose workflow does not answer, and of crash loops."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _CRASH_LOOP: Final = "CrashLoopBackOff"
 _LONGEST: Final = 200
 """Maximum number of bytes of the last line that are shown."""
 _SEARCHED: Final = 40 * 1024
-"""How many bytes at a log's end are searched for its last line. A line is a prefix and at most 16 KiB of output."""
+"""How many bytes at a log's end are searched for its last line. A line has a prefix and at most 16 KiB of output."""
 
 
 def noted_pod(node: NodeContext, namespace: str, name: str, uid: str) -> Pod | None:
     """Return a pod from this node's newest record of it; None if there is none. Blocks. Raises BadInput.
 
-    If `uid` is "", because the server has none, return the newest pod of that name.
+    If `uid` is "", because the server knows none, return the newest pod of that name.
     """
     try:
         pods = [record.pod for record in read_pod_records(node)]

@@ -43,7 +43,7 @@ def namespaces() -> list[str]:
 
 
 def nodes() -> list[str]:
-    """Return the name of this node, if it has state; the disk has no names of others."""
+    """Return the name of this node, if it has state; the disk has no names of other nodes."""
     said = _read(node_settings(os.environ).state_dir / "node.json") or {}
     return [said["node"]] if isinstance(said.get("node"), str) else []
 
@@ -59,7 +59,7 @@ def objects(kind: str, namespace: str) -> list[str]:
 def pods_of_fleet(state_dir: Path) -> tuple[str, list[str]]:
     """Return the fleet that has given the node a list of pods, and which of these pods are on the node.
 
-    The list is kept by `syncpod.agent.fleet.kept_intent`. The fleet is "" if there is none; pods are sorted, each as
+    `syncpod.agent.fleet.kept_intent` keeps the list. The fleet is "" if there is none. The pods are sorted, each as
     ``namespace/name``.
     """
     kept = _read(state_dir / "fleet-intent.json") or {}
@@ -73,7 +73,7 @@ def _key(pod: dict[str, Any]) -> str:
 
 
 def _pods(state_dir: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the pods that a node has recorded in `state_dir`; None = the directory that the environment names."""
+    """Yield the pods that a node has recorded in `state_dir`; None = the directory in the environment."""
     directory = (state_dir or node_settings(os.environ).state_dir) / "pods"
     for path in sorted(directory.glob("*/pod.json")):
         record = _read(path)

@@ -39,11 +39,11 @@ class Expected:
     change: Change | None
     """None if the change would be refused."""
     error: str = ""
-    """Why the change would be refused; "" if it would not."""
+    """Why the change would be refused; "" if it would be made."""
 
 
 def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected]:
-    """Return the effect that applying each object would have now. Raises Failure."""
+    """Return the effect that applying each object now would have. Raises Failure."""
     found = []
     with saying_what_failed():
         store = store_to_read(here)
@@ -58,7 +58,7 @@ def what_would_change(manifests: Manifests, here: NodeSettings) -> list[Expected
 def keep(manifests: Manifests, here: NodeSettings, *, creates: bool = False) -> None:
     """Write the ConfigMaps and Secrets, and print the result of each as kubectl does.
 
-    Raises Failure for an error of the file system, and with `creates` AlreadyExists for the first object that exists.
+    Raises Failure for an error of the file system; with `creates`, AlreadyExists for the first object that exists.
     """
     if not manifests.objects:
         return
@@ -89,7 +89,7 @@ def _require_this_node(manifests: Manifests, here: NodeSettings, asked: str) -> 
 
 
 def _node_of(here: NodeSettings) -> str:
-    """Return the node of a state directory: the one that it serves or served, else this machine's."""
+    """Return the node of a state directory: the one that it serves or last served, else this machine's."""
     worker = serving(here.state_dir)
     if worker is not None:
         return worker.node

@@ -59,14 +59,14 @@ def saying_what_failed() -> Iterator[None]:
 
 
 def not_there(kind: str, name: str, namespace: str) -> str:
-    """Return the message that an object does not exist."""
+    """Return the message about an object that does not exist."""
     return f'{kind.lower()}s "{name}" not found in namespace {namespace}'
 
 
 def find(
     kind: Kind, names: Sequence[str], namespace: str | None, conditions: Selector
 ) -> tuple[list[ConfigMap | Secret], list[str]]:
-    """Return the named objects, or all selected ones; and a message for each that does not exist. Raises Failure."""
+    """Return the named objects, or all selected ones, and a message for each missing one. Raises Failure."""
     with saying_what_failed():
         store = store_to_read()
         if not names:

@@ -1,4 +1,4 @@
-"""Reads this machine's journal: about pods whose workflows the server no longer keeps, and the last worker."""
+"""Reads this machine's journal, about the last worker, and about pods whose workflows the server no longer keeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from syncpod.settings.worker_record import serving
 def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecords | None:
     """Return the journal's records of the last life of a pod; None if it has none. Blocks.
 
-    Also None if the node's worker serves another Temporal server than `server` (address and namespace).
+    The result is None, too, if the node's worker serves another Temporal server than `server` (address and namespace).
     """
     worker = serving(settings().state_dir)
     if worker is not None and (worker.address, worker.namespace) != server:
@@ -35,7 +35,7 @@ def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecor
 
 
 def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecords]:
-    """Return those of a name's lives that have this UID; "" = all. Raises Failure if none has it.
+    """Return the lives with this UID among those of one name; "" = all. Raises Failure if there is none.
 
     A static pod has the same uid in each of its lives.
     """
@@ -61,7 +61,7 @@ def with_gone(
     names: Collection[str],
     now: datetime,
 ) -> list[PodEvent]:
-    """Return these events, and those of the last hour about pods that are gone from this machine's node.
+    """Return these events, and the last hour's events about pods that are gone from this machine's node.
 
     `namespace` None = all. With `names`, only gone pods of these names count. Events that are given are not repeated.
     Nothing is added unless a worker of the node runs and serves `server` (address and namespace).
@@ -75,10 +75,10 @@ def with_gone(
 
 
 def settled(state_dir: Path) -> str:
-    """Have this machine's worker, if there is one, bring the journal up to date; return why it lacks what is newest.
+    """Have this machine's worker bring the journal up to date; return why the journal lacks the newest records.
 
-    "" if it does not, or if no worker runs. On a full disk a Temporal server there also fails, so that pods' workflows
-    publish nothing: the journal then has nothing to write, and would seem to be up to date. Blocks.
+    Returns "" if it has them, or if no worker runs. On a full disk a Temporal server there also fails, so that pods'
+    workflows publish nothing: the journal then has nothing to write, and would seem to be up to date. Blocks.
     """
     why = client.settle_journal(state_dir)
     full = full_disk(state_dir)

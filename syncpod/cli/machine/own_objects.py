@@ -13,7 +13,7 @@ from syncpod.objects import Kind, ObjectRef
 
 
 class OwnObjects:
-    """The objects of this machine's node. Each is gone at once."""
+    """The objects of this machine's node. A deletion takes effect at once."""
 
     async def selected(self, selection: Selection) -> list[Thing]:
         """Return the selected objects. Raises Failure."""

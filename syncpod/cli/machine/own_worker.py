@@ -45,7 +45,8 @@ def state_of_own_worker() -> Path | None:
 def server_of(directory: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:
     """Return address and namespace of the server that commands use; None if only the Temporal SDK can find it.
 
-    Agrees with :func:`syncpod.cli.temporal.session.connection` if only TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are set.
+    If only TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE are set, it agrees with
+    :func:`syncpod.cli.temporal.session.connection`.
     """
     said = {name for name in environ if name.startswith("TEMPORAL_") and not name.startswith(_OF_OTHERS)}
     if said - {_ADDRESS, _NAMESPACE} or not all(environ[name] for name in said):

@@ -28,8 +28,8 @@ def pods_at_rest(
     """Return the pods of a namespace (None = all) that run here, marked as orphans; with `names`, only these.
 
     `worker` is the record of the worker that has ended. The caller has to find out which of the pods have an open
-    workflow. Pods with a tombstone are left out, since the next worker ends them. [] if the runtime does not answer.
-    Blocks.
+    workflow. Pods with a tombstone are left out, since the next worker ends them. Returns [] if the runtime does not
+    answer. Blocks.
     """
     with ThreadPoolExecutor(1) as other:  # the caller's thread may have a loop of its own
         running = other.submit(asyncio.run, _running(worker)).result()

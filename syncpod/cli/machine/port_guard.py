@@ -1,7 +1,7 @@
 """``up --guard``: a rule of the kernel's packet filter that lets only the owner and root connect to a server's ports.
 
-The rule is a table of nftables of its own, ``inet syncpod-<node>``. Nothing else records it: it is found again by its
-name, also after a kill -9 of everything, and is replaced as a whole. The kernel forgets it at a reboot.
+The rule is an nftables table of its own, ``inet syncpod-<node>``. No file records it: commands find it by its name,
+even after a kill -9 of everything, and replace it as a whole. The kernel forgets it at a reboot.
 """
 
 from __future__ import annotations

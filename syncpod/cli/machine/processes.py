@@ -42,7 +42,7 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
     """Send SIGTERM to a process, and SIGKILL after `patience_seconds`; return whether the process was still there.
 
     A pidfd is opened before its identity is verified, so that no other process is signalled. A process of another user
-    cannot be one that we started, even if a record has it, and is left alone.
+    is left alone: we cannot have started it, even if a record has it.
     """
     try:
         handle = os.pidfd_open(process.pid)
@@ -64,8 +64,8 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
 def _has_ended(handle: int, process: ProcessIdentity, seconds: float) -> bool:
     """Wait until a process ends, at most `seconds`; return whether it has ended.
 
-    While a thread waits for a hanging disk, the kernel neither reports the end nor closes the process's files. Nothing
-    of the process runs then, so it counts as ended.
+    While a thread of a killed process waits for a hanging disk, the kernel does not report the end, or close the
+    process's files. Nothing of the process runs then, so it counts as ended.
     """
     until = time.monotonic() + seconds
     while not select.select([handle], [], [], min(_LOOK_SECONDS, seconds))[0]:
@@ -95,8 +95,8 @@ def start_detached(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, with its output in `log`; it inherits the descriptors `keep`.
 
-    It runs in `directory`. Ctrl-C in this terminal does not reach it. `umask` -1 = ours. Raises BadInput if the program
-    cannot be run.
+    It runs in `directory`. Ctrl-C in this terminal does not reach it. With -1 it gets our `umask`. Raises BadInput if
+    the program cannot be run.
     """
     with contextlib.suppress(FileNotFoundError):
         if log.lstat().st_size > LOG_LIMIT:
@@ -152,9 +152,9 @@ def start_recorded(
 def end_unrecorded(log: Path, word: str) -> list[int]:
     """End each process that was started with this log, and return their pids.
 
-    Called if no live process is recorded for the log. A process has no record if its command was killed just after the
-    start, or if the record was lost. A process is ours if this user runs it, it leads its session, its output is the
-    log, and `word` is in its command line. Its children, such as a runtime's supervisors, lack that word.
+    It is called if no live process is recorded for the log. A process has no record if its command was killed just
+    after the start, or if the record was lost. A process is ours if this user runs it, it leads its session, its output
+    is the log, and `word` is in its command line. Its children, such as a runtime's supervisors, lack that word.
     """
     try:
         output = log.stat()
@@ -235,7 +235,7 @@ def size_of(log: Path) -> int:
 
 
 def since(log: Path, begin: int) -> str:
-    """Return the text added to a log since it had `begin` bytes; the whole log if it was rotated meanwhile."""
+    """Return the text after the first `begin` bytes of a log; the whole log if it was rotated meanwhile."""
     with log.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(begin if begin <= size else 0)

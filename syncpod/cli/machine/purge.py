@@ -36,9 +36,9 @@ def require_ours(directory: Path) -> None:
 def purge(directory: Path, memory: Path, logs: Path) -> None:
     """Remove an unused state directory, with pods' logs below it, and its memory directory.
 
-    Files that are not ours stay, and so do logs elsewhere: only their directories are removed if they are empty. Mounts
-    that dead workers left for volumes are unmounted; if anything else is mounted there, nothing is removed. Raises
-    Failure with the reason.
+    Files that are not ours stay, and so do logs elsewhere; empty directories of logs are removed. Mounts that dead
+    workers left for volumes are unmounted; if anything else is mounted there, nothing is removed. Raises Failure with
+    the reason.
     """
     _unmount(directory, memory)
     _purge_memory(memory)
@@ -89,7 +89,7 @@ def _purge_logs(directory: Path, logs: Path) -> None:
 
 
 def _purge_empty(logs: Path) -> None:
-    """Remove the directories of logs, and of the links to them, that are empty."""
+    """Remove the empty directories of logs, and of the links to them."""
     for place in (links_directory(logs), logs):
         try:
             place.rmdir()

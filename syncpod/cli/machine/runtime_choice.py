@@ -49,7 +49,7 @@ def choose(here: NodeSettings, *, asked: str = "", embedded: bool = False, simul
     """Return the runtime that the flag (`asked`) or the environment names, else the node's, else one of this machine.
 
     The node's runtime is that of the worker that serves the state directory, or of the node's last start, or the
-    embedded one if it has pods. Without one, containerd or CRI-O is chosen, and if neither answers, the embedded one.
+    embedded one if it has pods. A node without one gets containerd or CRI-O; if neither answers, the embedded one.
     Starts nothing. Raises BadInput if the runtime does not answer, or if the node has pods on another runtime.
     """
     if asked and (embedded or simulate):
@@ -89,7 +89,7 @@ def _own(here: NodeSettings, kept: KeptSettings, used: Choice | None, *, simulat
 
 
 def require_same_name(here: NodeSettings) -> None:
-    """Raise BadInput if the state directory's worker or pods belong to another node than `here` names."""
+    """Raise BadInput if the state directory's worker or pods belong to another node than `here`."""
     kept, worker = kept_settings(here.state_dir), serving(here.state_dir)
     before = worker.node if worker is not None else kept.node
     if before in ("", here.node):
@@ -134,8 +134,8 @@ def _require_no_pods(here: NodeSettings, kept: KeptSettings, wanted: str) -> Non
 def _used(here: NodeSettings, workers: str) -> Choice | None:
     """Return the runtime that the state directory's node uses; None if it has used none.
 
-    `workers` is the runtime's socket in the record of its worker or of its last start; "" = not known. Then the
-    embedded runtime is returned if it has the node's pods.
+    `workers` is the runtime's socket in the record of its worker or of its last start; "" = not known. If it is not
+    known, the embedded runtime is returned if it has the node's pods.
     """
     record = recorded_runtime(here.state_dir)
     if workers and (record is None or workers != record.endpoint):
@@ -193,8 +193,8 @@ async def _obstacle(endpoint: str) -> str | None:
 def endpoint_of(state_dir: Path) -> str:
     """Return the socket of the runtime that has the state directory's pods.
 
-    That is the worker's runtime, else that of the node's last start, else the embedded one if it runs, else one that
-    the environment names or that is found. Raises BadInput if there is none.
+    It is the worker's runtime, else that of the node's last start, else the embedded one if it runs, else the one in
+    the environment, else one that is found. Raises BadInput if there is none.
     """
     worker = serving(state_dir)
     if worker is not None and worker.endpoint:

@@ -41,8 +41,8 @@ MODULE: Final = "syncpod.runtime"
 _SOCKETS: Final = "syncpod-cri-"
 """The prefix of directories that are created only for a socket."""
 READY_SECONDS = 120.0
-"""How long a runtime may take until it answers. It is long, so that a runtime that is only slow is not ended: on a busy
-machine, importing takes longer than all else."""
+"""How long a runtime may take until it answers. It is long, so that a slow runtime is not ended: on a busy machine, its
+imports take longer than all else."""
 _END_SECONDS: Final = 10.0
 
 
@@ -65,7 +65,7 @@ def has_pods(state_dir: Path) -> bool:
 
 
 def is_kept(state_dir: Path) -> bool:
-    """Return whether the node uses its embedded runtime: `up` has started it, it runs, or it has pods."""
+    """Return whether the node uses its embedded runtime: `up` has started that, it runs, or it has pods."""
     record = recorded_runtime(state_dir)
     return record is not None and (record.detached or is_running(record.process) or has_pods(state_dir))
 
@@ -148,7 +148,7 @@ def start(state_dir: Path, *, simulated: bool, environ: Mapping[str, str]) -> tu
 def _launch(
     state_dir: Path, socket: Path, *, simulated: bool, environ: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], RuntimeRecord | None]:
-    """Start the runtime, and record it before it serves: other commands find it even if this one ends early.
+    """Start the runtime, and record it before it serves, so that other commands find it even if this one ends early.
 
     The record is None if the runtime has ended already.
     """
@@ -173,12 +173,12 @@ def _gets_ready(record: RuntimeRecord) -> bool:
         if _answers(socket):
             return True
         time.sleep(0.02)
-    # Try once more: this process may have been stalled for as long as the runtime was.
+    # Try once more: this process may have been stalled, too.
     return is_running(record.process) and _answers(socket)
 
 
 def _put_back(state_dir: Path, before: RuntimeRecord | None, kept: KeptSettings) -> None:
-    """After a runtime that did not serve, restore the record of the one before, and the node's kept settings."""
+    """After the failed start of a runtime, restore the record of the earlier one, and the node's kept settings."""
     if before is None:
         forget_runtime(state_dir)
         return

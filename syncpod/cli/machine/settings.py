@@ -13,7 +13,7 @@ from syncpod.settings.values import SettingsInvalid
 
 
 def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str | bool | None) -> NodeSettings:
-    """Return the settings of this machine's node, given flags by their names in the table of settings.
+    """Return the settings of this machine's node. `flags` have their names in the table of settings.
 
     None = the flag is not given. "" unsets a setting that may be none, and otherwise means the same as None. Raises
     BadInput.
@@ -28,7 +28,7 @@ def settings(*, state_dir: str = "", adopt_cluster: bool = False, **flags: str |
 
 
 def path_setting(path: str, *, none: bool) -> str | None:
-    """Return a path's setting: the absolute path, "" with `none` (unset it), or None without a path (keep it)."""
+    """Return a path's setting: the absolute path; None without a path (keep it); "" with `none` (unset it)."""
     return "" if none else str(Path(path).absolute()) if path else None
 
 

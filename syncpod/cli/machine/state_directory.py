@@ -59,9 +59,9 @@ OURS: Final = (
     | {MARK, _SERVER, _WORKER, _RUNTIME, _LOCK, "log", "temporal", "runtime", "units.env"}
     | set(_FLEET_PARTS.values())
 )
-"""All that syncpod creates in a state directory for a node, and the records of a fleet's processes."""
+"""Everything that syncpod creates in a state directory for a node, and the records of a fleet's processes."""
 _ROOM: Final = 1 << 20
-"""A disk with fewer free bytes counts as full, since a database may grow by more at once."""
+"""A disk with fewer free bytes counts as full: a database may grow by more than this at once."""
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ def prepare(state_dir: Path) -> None:
 def full_disk(state_dir: Path) -> str:
     """Return the sentence that the directory's disk is full; "" if it is not.
 
-    It completes a failure of a process that writes there: a Temporal server on a full disk reports only that a shard is
-    unknown.
+    The sentence explains a failure of a process that writes there: a Temporal server on a full disk reports only that a
+    shard is unknown.
     """
     try:
         found = os.statvfs(state_dir)
@@ -308,8 +308,8 @@ def _record(kind: type[_Record], path: Path) -> _Record | None:
 def memory_directory_of(here: NodeSettings, *, is_named: bool) -> Path:
     """Return the directory of the node's Secrets: the one that its worker uses, else the one that the user names.
 
-    If the user names none (`is_named` is False), it is that of the last worker that `up` started, or the default.
-    Raises BadInput if the user names another one than the worker uses.
+    If neither names one (`is_named` is False), it is that of the last worker that `up` started, or the default. Raises
+    BadInput if the user names another directory than the worker uses.
     """
     worker, started = serving(here.state_dir), recorded_worker(here.state_dir)
     if worker is not None and worker.memory_dir:

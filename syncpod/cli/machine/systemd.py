@@ -19,7 +19,7 @@ _BOOTED: Final = Path("/run/systemd/system")
 _LINGERING: Final = Path("/var/lib/systemd/linger")
 """Where logind has a file for each user whose units start at boot."""
 _PATIENCE_SECONDS: Final = 400.0
-"""The timeout of one call: more than the start of a unit may take."""
+"""The timeout of one call, which is longer than the start of a unit may take."""
 
 
 def is_system() -> bool:
@@ -36,7 +36,7 @@ def unit_directory(environ: Mapping[str, str]) -> Path:
 
 
 def require_booted() -> None:
-    """Raise BadInput if no systemd would start our units."""
+    """Raise BadInput if no systemd could start our units."""
     if not _BOOTED.is_dir():
         raise BadInput(
             f"systemd does not run on this machine ({_BOOTED} is missing): `--print` shows the units, and `syncpod up` "
@@ -121,7 +121,7 @@ def systemctl(*arguments: str) -> str:
 
 
 def linger() -> str:
-    """Let this user's units start at boot and outlive the login. Return why that is not possible; "" if it is."""
+    """Let this user's units start at boot and outlive the login. Return why that is impossible; "" if it is done."""
     user = pwd.getpwuid(os.geteuid()).pw_name
     if (_LINGERING / user).exists():
         return ""

@@ -34,9 +34,10 @@ class UnitSettings:
     """The `syncpod` that they run."""
     state_dir: Path
     environment_file: Path
-    """A file that only its owner can read, with variables of the user who installed the units: they may be secret."""
+    """A file with variables of the user who installed the units. They may be secret, so only the owner can read it."""
     system: bool
-    """Whether they are root's, started at boot; otherwise a user's, started with the user's manager."""
+    """Whether the units are root's, and start at boot. Otherwise they are a user's, and start with the user's
+    manager."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class DevServerUnit:
     ui_port: int | None
     """None = it serves no UI."""
     guard: bool
-    """Whether the kernel lets only root connect to it. The rule is lost at a reboot, so each start sets it."""
+    """Whether only root can connect to it. The kernel's rule for that is lost at a reboot, so each start sets it."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def _address(temporal: Temporal) -> list[str]:
 
 
 def _spared(settings: UnitSettings) -> list[str]:
-    """Return the setting by which the kernel kills pods first if memory runs out; a user's manager may not set it."""
+    """Return the setting by which the kernel kills pods before this process; a user's manager may not set it."""
     return [f"OOMScoreAdjust={NODE}"] if settings.system else []
 
 
@@ -175,7 +176,7 @@ def _unit(
 ) -> str:
     """Return a unit that systemd starts at boot.
 
-    Before this unit, systemd starts the units `after`. It also waits for the units `before`, but does not start those.
+    systemd starts the units `after` before this one. It also waits for the units `before`, but does not start them.
 
     systemd restarts the unit after any end, without limit. The program logs why it cannot serve; the cause may pass.
     """
@@ -207,7 +208,7 @@ def _unit(
 
 
 def owner_of(unit: str) -> str:
-    """Return the state directory that the text of a unit of ours is for; "" if the text is not ours."""
+    """Return the state directory for which we wrote the text of a unit; "" if the text is not ours."""
     return next((line.removeprefix(_OWNER) for line in unit.splitlines() if line.startswith(_OWNER)), "")
 
 
@@ -235,5 +236,5 @@ def _argument(word: str) -> str:
 
 
 def _path(path: Path) -> str:
-    """Return a path of a setting that takes one path, unquoted, and expands %."""
+    """Return a path as systemd expects it where a setting takes one path: unquoted, with % escaped."""
     return str(path).replace("%", "%%")

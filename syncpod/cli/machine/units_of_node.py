@@ -1,4 +1,4 @@
-"""Chooses the systemd units of a state directory's node, and keeps `up` and `down` away from what systemd serves."""
+"""Chooses the systemd units of a state directory's node, and keeps `up` and `down` away from a node of systemd's."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def unit_settings(state_dir: Path) -> UnitSettings:
 
 
 def given_to_units(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that units get: our own that nothing else keeps, and PATH, HOME, proxies, certificates."""
+    """Return the variables that units get: PATH, HOME, proxies, certificates, and our own that nothing else keeps."""
     return {
         name: text
         for name, text in environ.items()
@@ -68,12 +68,12 @@ def units_for(state_dir: Path, worker: StartedWorker) -> dict[str, str]:
 
 
 def as_unit(server: ServerRecord, *, guard: bool) -> DevServerUnit:
-    """Return the unit of a recorded Temporal server, which starts it at the same address."""
+    """Return a unit that starts the recorded Temporal server at its present address."""
     return DevServerUnit(server.address, int(server.ui.rpartition(":")[2]) if server.ui else None, guard)
 
 
 def require_fleet_not_installed(state_dir: Path) -> None:
-    """Raise BadInput if systemd serves the fleet of a state directory: `fleet up` and `fleet down` must not."""
+    """Raise BadInput if systemd serves the fleet of a state directory, since `fleet up` and `fleet down` must not."""
     if not systemd.installed(state_dir, (FLEET_WORKER, FLEET_GATE)):
         return
     us, flag = program(), "" if systemd.is_system() else "--user "
@@ -86,7 +86,7 @@ def require_fleet_not_installed(state_dir: Path) -> None:
 def require_not_installed(state_dir: Path, *, unless_serving: bool = False) -> None:
     """Raise BadInput if systemd serves the node of a state directory: `up` and `down` must not start or end it.
 
-    `unless_serving`: do not raise while the node's worker serves, since `up` then only uses it.
+    With `unless_serving`, a worker that serves is no error, since `up` then only uses it.
     """
     if not systemd.installed(state_dir, (WORKER, RUNTIME)):  # the unit of a server may be a fleet's
         return

@@ -1,7 +1,7 @@
 """Measures the CPU and memory usage of containers and of the whole machine, by two measurements.
 
-Only totals are taken from the runtime. Its own rates are over unknown periods (in containerd 1.6: since any client's
-last request), so that the rows of a table would not be comparable.
+The runtime gives only totals here. Its own rates cover unknown periods (in containerd 1.6: since any client's last
+request), so the rows of a table would not be comparable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syncpod.kernel.procfs import read_memory, read_processors
 from syncpod.translation.names import CONTAINER_NAME_LABEL, NODE_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL
 
 WINDOW_SECONDS: Final = 1.0
-"""The time between the two measurements: long compared with the clock ticks of /proc, short for the user."""
+"""The time between the two measurements: long for the clock ticks of /proc, and short for the user."""
 _LONGEST_WINDOW_SECONDS: Final = 12.0
 """The longest time between the two measurements: containerd 2 measures only every few seconds, and repeats its last
 result meanwhile."""
@@ -133,7 +133,7 @@ def _measured(running: Iterable[_Running], usages: Mapping[str, TopUsage], reaso
 def between(first: ContainerStats | None, last: ContainerStats | None) -> TopUsage | None:
     """Return a container's usage between two measurements; None if one of them is missing.
 
-    Also None if both were made at the same moment: kubectl leaves out such containers as well.
+    The result is None, too, if both were made at the same moment: kubectl leaves out these containers as well.
     """
     if first is None or last is None or first.cpu is None or last.cpu is None or last.working_set_bytes is None:
         return None
@@ -168,7 +168,7 @@ async def _running(runtime: CriRuntime, node: str) -> list[_Running]:
 
 
 async def _look(runtime: CriRuntime, sandboxes: Iterable[str]) -> tuple[dict[str, ContainerStats], dict[str, str]]:
-    """Return the statistics by container; and for each sandbox without statistics, the reason."""
+    """Return the statistics by container, and the reason for each sandbox without statistics."""
     some = asyncio.Semaphore(_AT_ONCE)
     reasons: dict[str, str] = {}
 
@@ -215,7 +215,7 @@ class TopNode:
 def measure_node(root: Path = Path("/")) -> TopNode:
     """Measure this machine; blocks for a second. Raises OSError, ValueError, KeyError.
 
-    The kubelet takes the root cgroup's figures from cAdvisor; these are from /proc, which counts the same.
+    The kubelet takes the root cgroup's figures from cAdvisor; the equal figures here are from /proc.
     """
     proc = root / "proc"
     first, begun = read_processors(proc), time.monotonic()
