@@ -102,7 +102,7 @@ class Side(ABC):
 
     @abstractmethod
     async def restart(self, name: str) -> None:
-        """Start the pod's ended container again; does nothing if this side does so by itself."""
+        """Start the pod's ended container again; do nothing if this side does so by itself."""
 
     @abstractmethod
     async def clear(self, name: str) -> None:
@@ -328,7 +328,7 @@ def hindrance(taken_up: Mapping[str, float]) -> str:
     return ""
 
 
-# --- what is done -----------------------------------------------------------------------------------------------------
+# --- the works ------------------------------------------------------------------------------------------------------
 
 
 async def _one(side: Side, name: str) -> Mapping[str, float]:
@@ -443,7 +443,7 @@ async def measure(at: Contest, rounds: Mapping[str, int], say: Callable[[str], N
     return samples
 
 
-# --- what is shown ----------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------------------------
 
 _ROWS: Final = (
     ("start", "one pod (CNI), from its manifest to running"),

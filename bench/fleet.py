@@ -99,7 +99,7 @@ class Costs:
 
     @contextlib.contextmanager
     def phase(self, what: str, count: int) -> Iterator[None]:
-        """Measure the block as one phase, in which the same is done `count` times; 0 = nothing is done."""
+        """Measure the block as one phase, in which one action is done `count` times; 0 = nothing is done."""
         sys.stderr.write(f"bench: {what}, load {machine.load():.0f}\n")
         cpu, statements, requests = self.crowd.cpu(), self.crowd.statements(), self.crowd.requests()
         began = time.monotonic()

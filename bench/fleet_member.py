@@ -1,4 +1,4 @@
-"""``python -m bench.fleet_member``: compares a node in a fleet with one in none; they take turns.
+"""``python -m bench.fleet_member``: compares a node in a fleet with a node outside of one; they take turns.
 
 Both are simulated nodes on this machine, each with its own Temporal server and worker. The fleet has a dev server, a
 worker and a gate. On both nodes, the pods are applied by the node's own commands, not by the fleet.

@@ -38,7 +38,7 @@ _ROOM = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 
 @dataclass(frozen=True)
 class State(OfNoPod):
-    """A state as a workflow of the node publishes it; gone pods have none of the answers."""
+    """A state as a workflow of the node publishes it; a state of gone pods has no answers."""
 
     uid: str
     answers: Mapping[str, Any]

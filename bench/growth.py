@@ -100,7 +100,7 @@ async def growth(pods: int) -> str:
 
 
 async def _gone(node: SimulatedNode, pods: int) -> int:
-    """Return how many pods are gone from both the server and the runtime, from which the node removes them last."""
+    """Return how many pods are gone from both server and runtime; the node removes a pod from the runtime last."""
     listed = await node.cri.list_pod_sandboxes()
     return pods - max(await node.visible(), len(listed))
 

@@ -2,7 +2,7 @@
 
 A pod of the durable floor has an activity for its sandbox and one for each container. Here a workflow has one activity
 that calls nothing, or two, or none. The server is that of `syncpod up`, and the worker has the prototype's settings.
-Printed is the CPU of both for each workflow: no node that records a pod's start in Temporal uses less.
+The output is the CPU of both for each workflow: no node that records a pod's start in Temporal uses less.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.runtimes.temporal import DevServer
 CROWD: Final = 100
 ROUNDS: Final = 5
 AT_ONCE: Final = EAGER_STARTS_AT_ONCE
-"""As many workflows run at a time as get their first task with the answer to their start."""
+"""How many workflows run at a time: no more than can get their first task with the answer to their start."""
 
 
 @activity.defn

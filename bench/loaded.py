@@ -1,6 +1,6 @@
 """``python -m bench.loaded``: a node with simulated pods on a busy machine, for minutes.
 
-While busy processes run, pods are read, labelled, deleted and applied again. The output says how soon pods answer, how
+While busy processes run, pods are read, labelled, deleted and applied again. The output shows how soon pods answer, how
 often a pod or the node is reported as away although its worker lives, and how many workflow tasks time out or fail. The
 machine should run nothing else: ``python -m bench.loaded --minutes 30 --load 40``.
 """

@@ -30,8 +30,8 @@ WARNING: Final = (
 async def against_kubelet(version: str, say: Callable[[str], None]) -> tuple[str, str]:
     """Measure all sides on a containerd of this version, and write the page; return its new text, and "".
 
-    If the times are void, the page stays as it is: then return what was measured, and the sentence that says why.
-    Raises `Missing` if the machine lacks a part, and TimeoutError.
+    If the times are void, the page stays as it is, and the result is the measurements, and the sentence with the
+    reason. Raises `Missing` if the machine lacks a part, and TimeoutError.
     """
     before = machine.load()
     say(f"starting two containerd {version}, a kubelet, two Temporal servers, a worker and the prototype's")

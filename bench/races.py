@@ -55,7 +55,7 @@ class Race:
 
 
 async def run(race: Race, at: Stage, pairs: int) -> tuple[Row, ...]:
-    """Run the race and return its rows. Raises TimeoutError, and what either side raises."""
+    """Run the race and return its rows. Raises TimeoutError, and the errors of either side."""
     engine: dict[str, list[float]] = defaultdict(list)
     bare: dict[str, list[float]] = defaultdict(list)
     for number in range(1 + max(min(3, pairs), pairs // race.share)):
@@ -193,7 +193,7 @@ async def _started(at: Stage, name: str, *, host_network: bool = True) -> BarePo
 
 
 async def _kill(at: Stage, name: str) -> tuple[float, str]:
-    """SIGKILL the first process of the pod's container; return when, and the container's id."""
+    """SIGKILL the first process of the pod's container; return the moment, and the container's id."""
     (running,) = await at.cri.list_containers(labels={POD_NAME_LABEL: name})
     pid = (await at.cri.container_status(running.id, verbose=True)).container.pid
     if not pid:

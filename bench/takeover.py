@@ -111,7 +111,7 @@ async def _answered(pod: Pod, began: float) -> float:
 
 
 async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
-    """Return the lost events from before the kill, and the recorded exits if they are not what is expected.
+    """Return the events from before the kill that are lost, and the recorded exits if they are not as expected.
 
     With `exited`, exactly one exit must be recorded, else none.
     """
@@ -124,7 +124,7 @@ async def _lost(pod: Pod, told: Sequence[Any], *, exited: bool) -> list[str]:
 
 
 def _told(event: Any) -> tuple[str, ...]:
-    """Return what identifies an event; identical events are counted together."""
+    """Return the identity of an event; identical events are counted together."""
     return event["reason"], event["container"], event["message"]
 
 

@@ -150,7 +150,7 @@ def _check_order(verdict: Verdict, record: PodRecord, instances: Mapping[str, Se
                 verdict.blame("init order", record, f"{instance.container} started before {name} {what}")
         key = (instance.sandbox, instance.container)
         if key in completed and record.terminated:
-            # The terminated workflow's record of its exits is lost; it may have recorded them as unknown.
+            # The terminated workflow's record of the pod's exits is lost; it may have recorded them as unknown.
             verdict.figures["init containers run again in a terminated pod"] += 1
         elif key in completed:
             _check_again(verdict, record, last[key])
@@ -200,13 +200,13 @@ def _said(instances: Sequence[Instance]) -> str:
 
 
 def _killed_unheard(exits: Sequence[str], instances: Sequence[Instance]) -> int:
-    """Return how many instances are reported as killed, beyond those with a noted start that can have been killed."""
+    """Return how many instances are reported as killed, besides those whose notes show a start and no end."""
     told = sum(1 for exit_ in exits if exit_.startswith(f"{KILLED} ") and not _is_unknown(exit_))
     return max(0, told - sum(1 for instance in instances if instance.code is None))
 
 
 def _without_process(exits: Sequence[str]) -> int:
-    """Return how many instances are reported as not started, or with an unknown end, so that they may not have run."""
+    """Return how many instances may not have run: they are reported as not started, or with an unknown end."""
     return sum(1 for exit_ in exits if _is_unknown(exit_) or "StartError" in exit_)
 
 

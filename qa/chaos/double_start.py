@@ -29,7 +29,7 @@ _PATIENCE = 120.0
 
 
 async def double_start(runtime: str, numbers: Iterable[int]) -> int:
-    """Try to provoke a double start for each number; print a table by moment. Return 0 if every job started once."""
+    """For each number, try to provoke a double start. Print a table by moment; return 0 if every job started once."""
     starts: dict[int, Counter[int]] = {}
     ends: Counter[str] = Counter()
     async with stack(runtime) as node:

@@ -82,7 +82,7 @@ class Chaos:
     killed: set[str] = field(default_factory=set)
     """The ids of the instances that were sent SIGKILL."""
     awaits_worker: bool = False
-    """Whether a task that will kill the worker waits until it serves."""
+    """Whether a task that will kill the worker waits until the worker serves."""
     records: list[PodRecord] = field(default_factory=list)
     """The engine's answers about each pod that has ended."""
     began: float = field(default_factory=time.monotonic)
@@ -322,7 +322,7 @@ class Chaos:
         return found
 
     async def _left(self) -> Sequence[str]:
-        """Return what is left on the machine after the node has had time to clean up."""
+        """Return the remains on the machine after the node has had time to clean up."""
         deadline = time.monotonic() + PATIENCE
         while (left := await self.stack.left()) and time.monotonic() < deadline:  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(1)

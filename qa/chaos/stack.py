@@ -142,7 +142,7 @@ class Stack:
     def forgotten_shims(self) -> frozenset[int]:
         """Return the ids of shims that have no process and are older than the running containerd.
 
-        If containerd is killed after it started a shim and before it recorded it, the shim stays for ever: the next
+        If containerd is killed between the start of a shim and the record of it, the shim stays for ever: the next
         containerd cannot find it, and CRI never reports it.
         """
         everything = processes()

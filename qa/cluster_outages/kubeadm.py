@@ -171,7 +171,7 @@ def join(out: Path) -> None:
 
 
 def _make_it_kubeadms(machine: KubeadmsMachine, cluster: ControlPlane, containerd: Containerd) -> None:
-    """Add to the cluster what `kubeadm join` needs: kubeadm's configuration, and the rights of bootstrap tokens."""
+    """Add the needs of `kubeadm join` to the cluster: kubeadm's configuration, and the rights of bootstrap tokens."""
     config = _written(machine, "init.yaml", _documents(machine, containerd))
     for phase in (("upload-config", "all"), ("bootstrap-token",)):
         machine.kubeadm("init", "phase", *phase, f"--config={config}", f"--kubeconfig={cluster.admin}").wait(120)

@@ -64,7 +64,7 @@ class Node:
     def start_worker(
         self, *options: str, environment: Mapping[str, str] | None = None, is_killed: bool = False, wait: bool = True
     ) -> None:
-        """Start the worker, and with `wait` wait until it serves. With `is_killed`, it is that of `killed_worker`."""
+        """Start the worker, that of `killed_worker` with `is_killed`. With `wait`, wait until it serves."""
         program = ["-m", "qa.cluster_outages.killed_worker"] if is_killed else [str(_ROOT / "worker.py")]
         command = [sys.executable, *program, "--state-dir", str(self.state), "--node", NODE]
         command += ["--kubeconfig", str(self._cluster.node), "--runtime-endpoint", self._containerd.endpoint, *options]

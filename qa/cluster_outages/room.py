@@ -43,7 +43,7 @@ class Room:
     """The directory in which each container notes its starts, one line each."""
     _objects: list[str] = field(default_factory=list)
 
-    # --- what a trial does --------------------------------------------------------------------------------------------
+    # --- actions of a trial -------------------------------------------------------------------------------------------
 
     def apply(self, *documents: Mapping[str, Any]) -> None:
         """Create objects. Raises CalledProcessError."""
@@ -94,7 +94,7 @@ class Room:
         with proxied(self.cluster) as ask:
             yield lambda path, patch: ask("PATCH", path, patch)[0] == 200
 
-    # --- what it waits for --------------------------------------------------------------------------------------------
+    # --- waits --------------------------------------------------------------------------------------------------------
 
     def until(self, what: str, condition: Callable[[], Any], patience: float = 90.0) -> float:
         """Wait until a condition is true; return the seconds. Raises Fell."""

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--out: {chosen.out} has the files of an earlier run")
     if chosen.nodes != 1 and chosen.suite != "cluster":
         parser.error(f"--nodes: the suite {chosen.suite} judges one node")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # all started processes are then ended too
     out = (chosen.out or Path(tempfile.mkdtemp(prefix="syncpod-conformance-"))).resolve()
     try:
         results = _results(chosen, out)

@@ -47,7 +47,7 @@ def end(directory: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what `systemd-run` or `systemctl` would; return its exit code."""
+    """Act as `systemd-run` or `systemctl`; return the exit code."""
     units, program, *rest = arguments
     return _run(Path(units), rest) if program == "systemd-run" else _control(Path(units), rest)
 

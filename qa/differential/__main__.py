@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.table:
         write_table(chosen.table, kept(chosen.results, [each.title for each in SCENARIOS]))
         return 0
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # all started processes are then ended too
     try:
         verdicts = asyncio.run(_run(chosen.runtime, scenarios, chosen.results))
     except Missing as missing:

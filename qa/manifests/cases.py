@@ -35,7 +35,8 @@ class Applied:
 
 
 Check = Callable[[Applied], Awaitable[str]]
-"""Waits until something is as described, and returns a phrase on what it saw. Raises NotSo if it is not so."""
+"""Waits until something is as described, and returns a phrase about its finding. Raises NotSo if it finds something
+else."""
 
 
 _TRIES = 5
@@ -46,21 +47,22 @@ Around = Callable[[Applied, str], AbstractAsyncContextManager[str]]
 
 @dataclass(frozen=True)
 class Case:
-    """A manifest, and the checks of what its documentation says about it."""
+    """A manifest, and the checks of its documentation's statements."""
 
     path: str
     """The manifest's path in its directory."""
     describes: str
-    """What its documentation says that it does, in a sentence."""
+    """Its effect by its documentation, in a sentence."""
     checks: tuple[Check, ...]
     page: str = ""
     """The page that says so, below kubernetes.io/docs; "" for a manifest that describes itself."""
     given: tuple[str | dict[str, Any], ...] = ()
-    """What is applied before it: paths of other manifests, and objects that its page makes in other ways."""
+    """The things that are applied before it: paths of other manifests, and objects that its page makes in other
+    ways."""
     elsewhere: str = ""
     """The part of the description that a kubelet alone does not do, but other parts of a cluster."""
     around: Around | None = None
-    """Sets up what is not an object, for as long as the manifest's pods exist."""
+    """Sets up things that are no objects, for as long as the manifest's pods exist."""
 
     @property
     def namespace(self) -> str:
@@ -95,7 +97,7 @@ class Row:
     path: str
     outcome: Outcome
     seen: str
-    """What was seen, in one line."""
+    """The observation, in one line."""
 
     @classmethod
     def of(cls, case: Case, outcome: Outcome, seen: str) -> Self:
@@ -104,7 +106,7 @@ class Row:
 
 
 async def come_to(case: Case, node: Node, manifests: Manifests) -> Row:
-    """Apply a manifest and what it needs, run its checks, and delete its pods. A failed check gives the row DIFFERS."""
+    """Apply a manifest and its `given`, run its checks, and delete its pods. A failed check gives the row DIFFERS."""
 
     def text_of(path: str) -> str:
         return manifests.localized((manifests.directory / path).read_text(), case.namespace)

@@ -1,4 +1,4 @@
-"""Checks of applied pods. Each function returns a check, which waits for a state and says what it saw."""
+"""Checks of applied pods. Each function returns a check, which waits for a state and returns a phrase about it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Cases for the manifests of the Kubernetes documentation.
 
-The facts are from https://kubernetes.io/docs (CC BY 4.0), in our words. If a page describes what a whole cluster does,
-the case checks what a kubelet does without a cluster, and `elsewhere` says what is missing.
+The facts are from https://kubernetes.io/docs (CC BY 4.0), in our words. If a page describes the work of a whole
+cluster, the case checks the part that a kubelet does alone, and `elsewhere` has the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cases for the manifests of examples/pods, each of which has a comment on what it shows in its first lines."""
+"""Cases for the manifests of examples/pods, each of which begins with a comment about its purpose."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ _BY_RUNTIME = "code = FailedPrecondition desc = "
 
 
 class NotSo(AssertionError):
-    """A pod is not as its documentation says. The text says what is different."""
+    """A pod is not as its documentation says. The text has the difference."""
 
 
 class Unsupported(Exception):
-    """The node does not support what a pod asks for. The text is the node's message about that."""
+    """The node does not support a feature that a pod asks for. The text is the node's message about it."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Local images that replace those of the documentation's manifests, and do a part of what the originals do.
+"""Local images that replace those of the documentation's manifests, and do a part of the originals' work.
 
 Like the test suite's images, they are made from this machine's static busybox: one layer, and a script as entry point.
 Of a manifest, only the names of images and the namespace are changed. The new names have a tag other than `latest`, so
@@ -83,7 +83,7 @@ exec cat >/dev/null
 
 @dataclass(frozen=True)
 class StandIn:
-    """A local image: its name, and what it can do instead of the original."""
+    """A local image: its name, and its action in place of the original's."""
 
     image: str
     does: str

@@ -25,7 +25,7 @@ class Plant:
     """Text that occurs exactly once in the file."""
     after: str
     harm: str
-    """What the bug does to a user, in one sentence."""
+    """The effect of the bug on a user, in one sentence."""
     tests: tuple[str, ...]
     """Arguments for pytest: the directories or files of the suite that should find it."""
 

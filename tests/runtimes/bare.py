@@ -36,7 +36,7 @@ class BareCri:
         await self._channel.close()
 
     def sandbox_config(self, name: str, *, host_network: bool = False, host_port: int = 0) -> cri.PodSandboxConfig:
-        """What RunPodSandbox needs for a pod of this name; `host_port` is led to the pod's port 80."""
+        """The configuration of a sandbox for a pod of this name; `host_port` is forwarded to the pod's port 80."""
         uid = str(uuid.uuid4())
         network = cri.NamespaceMode.NODE if host_network else cri.NamespaceMode.POD
         namespaces = cri.NamespaceOption(network=network, pid=cri.NamespaceMode.CONTAINER)

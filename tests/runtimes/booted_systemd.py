@@ -126,7 +126,7 @@ def _v2_root() -> Path:
 def booted(base: Path, keep: tuple[Path, ...]) -> Iterator[Machine]:
     """Boot a machine with its own layer in `base`; directories in `keep` are shared with this machine.
 
-    Raises Missing where that is not possible.
+    Raises Missing where this machine cannot do that.
     """
     if os.geteuid() != 0:
         raise Missing("a machine booted by systemd: only root can make its namespaces")

@@ -131,8 +131,8 @@ def installed(version: str) -> Release:
 class Containerd(Daemon):
     """One running containerd in a directory of its own. `close` removes every trace of it, as does `with`.
 
-    With `gates`, tests can hold or refuse what it asks of CNI and runc; without, it calls them directly, and costs what
-    a containerd costs. `within` goes before its command, and says in which network namespace it runs.
+    With `gates`, tests can hold or refuse its calls of CNI and runc. Without `gates` it calls them directly, and costs
+    as much as any containerd. `within` is put before its command, to run it in a network namespace.
     """
 
     def __init__(self, release: Release, owned: claim.Claim, *, gates: bool = True, within: Sequence[str] = ()) -> None:

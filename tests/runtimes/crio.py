@@ -27,7 +27,8 @@ from tests.runtimes.require import Missing, cache_directory
 
 VERSION = "1.34.0"
 _SOCKET_BYTES = 107
-# An id of a container is in the path of the socket that it is attached to, so the directory of those is called `a`.
+# The path of the socket to attach to a container has the container's id, and must be short: so its directory is called
+# `a`.
 
 _CONFIG = """
 [crio]
@@ -79,7 +80,7 @@ plugin_dirs = ["{directory}/bin"]
 [crio.nri]
 enable_nri = false
 """
-# A name without a registry is Docker's, as it is for containerd. Registries of tests speak plain HTTP.
+# An image name without a registry is Docker's, as it is for containerd. Registries of tests speak plain HTTP.
 _REGISTRIES = """
 unqualified-search-registries = ["docker.io"]
 short-name-mode = "permissive"
@@ -141,7 +142,7 @@ def installed() -> Release:
 class Crio(Daemon):
     """One running CRI-O in a directory of its own. `close` removes every trace of it, as does `with`.
 
-    With `gates`, tests can hold or refuse what it asks of CNI and runc.
+    With `gates`, tests can hold or refuse its calls of CNI and runc.
     """
 
     name = "crio"

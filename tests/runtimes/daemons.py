@@ -19,8 +19,8 @@ def launch(
 ) -> subprocess.Popen[bytes]:
     """Start a daemon and wait, at most `patience` seconds, until it reports that runtime and network are ready.
 
-    Its environment is ours with `environment`. Raises RuntimeError, with the end of its log and the daemon ended, where
-    it does not become ready.
+    Its environment is ours with the variables of `environment`. If it does not become ready, it is ended, and
+    RuntimeError raised with the end of its log.
     """
     with log.open("ab") as output:
         daemon = subprocess.Popen(
@@ -29,7 +29,7 @@ def launch(
             stdout=output,
             stderr=output,
             env=os.environ | environment,
-            start_new_session=True,  # Ctrl-C in the terminal is the test run's
+            start_new_session=True,  # Ctrl-C in the terminal is for the test run only
         )
     deadline = time.monotonic() + patience
     try:

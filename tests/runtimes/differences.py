@@ -236,7 +236,7 @@ DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {"embedded": _EMBEDDED, "cri
 
 
 def apply(items: Iterable[pytest.Item]) -> None:
-    """Skip, of the tests collected, those that are listed as different on the runtime that they would run on."""
+    """Skip the collected tests that are listed as different on their runtime."""
     for item in items:
         difference = difference_of(item.nodeid, selection.runtime_of(item))
         if difference is not None:

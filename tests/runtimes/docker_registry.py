@@ -119,7 +119,7 @@ def fresh_busybox(size: int) -> Image:
 
 @contextlib.asynccontextmanager
 async def slow_way(port: int, *, bytes_per_second: int) -> AsyncIterator[int]:
-    """A proxy of a port, which limits the rate of its answers; if a connection there breaks, so does the one here."""
+    """A proxy of a port, which limits the rate of its answers. If a connection behind it breaks, it ends its own."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, part: int) -> None:

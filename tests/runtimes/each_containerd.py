@@ -1,4 +1,4 @@
-"""Runs tests of the client on each containerd; the embedded runtime lacks or words much of it differently."""
+"""Runs tests of the client on each containerd: the embedded runtime lacks or words many things differently."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def runtime(containerd: Containerd) -> Containerd:
 
 @pytest.fixture(scope="session")
 def cri_endpoint(runtime: Containerd) -> str:
-    """Its endpoint. The common fixture would keep that of the last runtime, which is none of these."""
+    """The endpoint of this containerd. The common fixture would keep the last runtime's, which is none of these."""
     return runtime.endpoint

@@ -27,9 +27,9 @@ IMAGES = (images.BUSYBOX, images.BUSYBOX_2, images.HTTPD, images.NOBODY, images.
 class Embedded(Daemon):
     """One running server of the embedded runtime. `close` removes every trace of it, as does `with`.
 
-    It needs neither root nor anything installed. `options` go to `python -m syncpod.runtime` besides; `programs` is a
-    directory that its containers find on their PATH before the machine's; `within` is a command that becomes the
-    one that is appended to it, in circumstances of its making.
+    It needs neither root nor anything installed. `options` are further arguments of `python -m syncpod.runtime`;
+    `programs` is a directory that its containers find on their PATH before the machine's; `within` is put before its
+    command, to run it in other circumstances.
     """
 
     name = "embedded"
@@ -117,7 +117,7 @@ class Embedded(Daemon):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C in the terminal is the test run's
+                start_new_session=True,  # Ctrl-C in the terminal is for the test run only
             )
         deadline = time.monotonic() + patience
         while not self._ready():

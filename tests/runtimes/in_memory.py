@@ -22,7 +22,7 @@ ROOM = 4 << 30
 """The required free bytes, which are many times what was observed in use."""
 
 _RESTRICTING = os.ST_RDONLY | os.ST_NOEXEC | os.ST_NODEV | os.ST_NOSUID
-"""Flags that it must not have: containers run programs from it, and have device files in it."""
+"""Mount flags that it must not have: containers run programs from it, and have device files in it."""
 
 
 @cache

@@ -11,8 +11,8 @@ def tell_until_interrupted(endpoint: str) -> None:
     """Print the endpoint, and return at the next SIGINT or SIGTERM.
 
     A signal may come as soon as the endpoint can be read, and the kernel may hand it to any thread, such as gRPC's.
-    `signal.pause` misses one that comes just before it waits, and `signal.sigwait` one that another thread took. So
-    whichever thread takes it writes a byte, and we read that.
+    `signal.pause` misses one that comes just before it waits, and `signal.sigwait` one that another thread took. So the
+    thread that takes the signal writes a byte, which this function reads.
     """
     ended, wake = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(wake, False)

@@ -49,7 +49,8 @@ def directory(controller: str, cgroup: str) -> Path:
 def enforced(cgroup: str) -> tuple[str, str, str]:
     """Weight, quota and memory limit of a cgroup: shares, microseconds in 100 ms, bytes. Raises FileNotFoundError.
 
-    -1 stands for no quota, `UNLIMITED` for no limit. Weights of version 2 are equal to the shares that they are from.
+    -1 stands for no quota, `UNLIMITED` for no limit. A weight of version 2 compares equal to the shares from which it
+    was converted.
     """
     cpu, memory = directory("cpu", cgroup), directory("memory", cgroup)
     if not IS_UNIFIED:

@@ -142,7 +142,8 @@ def remove_cgroup(path: str, *, patience: float = PATIENCE) -> None:
             except FileNotFoundError:
                 pass  # a process of the runtime's has removed it meanwhile
             except OSError:
-                # What was killed leaves its cgroup only when it has been reaped, which takes a busy machine a while.
+                # A killed process leaves its cgroup only when it has been reaped, which takes a while on a busy
+                # machine.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)

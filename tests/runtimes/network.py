@@ -29,7 +29,7 @@ def configuration(names: Names, subnet: ipaddress.IPv4Network, *, directory: Pat
 def free_subnet() -> ipaddress.IPv4Network:
     """A /24 of 10.64.0.0/10 without an interface of this machine.
 
-    Drawn, not counted up: bridges appear with an instance's first pod, so another's may be free only in appearance.
+    It is drawn at random: a bridge appears only with an instance's first pod, so the lowest free one may be another's.
     Raises `Missing` where none is free.
     """
     listing = subprocess.run(["ip", "-4", "-json", "address"], capture_output=True, text=True, check=True).stdout

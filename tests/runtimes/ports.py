@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports, each as of `free_port`."""
+    """`count` different ports, each chosen as by `free_port`."""
     first_assigned = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     lowest = min(10_000, first_assigned // 2)
     ports: list[int] = []

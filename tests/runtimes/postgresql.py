@@ -30,7 +30,7 @@ def programs() -> Path:
 class PostgreSQL:
     """One server, whose data survives its death. `close` ends it and removes the data.
 
-    It is killed by tests, but the machine is not: nothing is synced to the disk.
+    Tests kill it, but not the machine, so nothing is synced to the disk.
     """
 
     def __init__(self, claimed: Path, port: int) -> None:
@@ -102,7 +102,7 @@ class PostgreSQL:
     ) -> dict[str, Path]:
         """Back up databases while they are in use; return the archive of each, or plain SQL for a reader.
 
-        `programs` are those of the version that will read them, if it is another one.
+        If another version will read them, `programs` are that version's.
         """
         archives = {name: self._directory / f"{name}.dump" for name in databases}
         for name, archive in archives.items():
@@ -170,6 +170,6 @@ def end(directory: Path, programs: Path) -> None:
 def _become(uid: int, gid: int) -> list[str]:
     """The prefix of a command that another user shall run.
 
-    `subprocess` could do it, but then forks: gRPC does things in a fork of its process that end it.
+    `subprocess` could do that too, but only by a fork, in which gRPC would end the process.
     """
     return ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]

@@ -89,7 +89,7 @@ class Stage:
         return cri.ContainerState.Name((await self.status(container)).state)
 
     async def ended(self, container: str) -> tuple[Any, ...]:
-        """Wait until a container has exited; return its code, reason, and whether it has a message and each time."""
+        """Wait until a container has exited; return its code, its reason, and whether message and times are set."""
         async with asyncio.timeout(PATIENCE):
             while (status := await self.status(container)).state != cri.CONTAINER_EXITED:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -253,7 +253,7 @@ async def a_stop_that_its_caller_gives_up(stage: Stage) -> Any:
     await until_there(stage, container, "/tmp/told")
     stop.cancel()
     other = await running(stage, *DEAF, name="other")
-    await stage.stop(other, 1)  # killed after its grace, which began later than the one that was given up
+    await stage.stop(other, 1)  # it is killed after its grace, which began later than that of the abandoned stop
     between = await stage.state(container)
     return between, await refused(stage.stop(container, 0)), await stage.ended(container)
 

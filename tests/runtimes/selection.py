@@ -31,8 +31,8 @@ CONTAINERDS: Mapping[str, str] = {"containerd23": "2.3", "containerd24": "2.4", 
 """The series of each containerd, the preferred one first. A test that needs a containerd runs on one of them."""
 
 ALIKE = ("containerd23", "containerd24")
-"""Containerds that differ little: a test of every runtime runs on the first of them that it can run on and that this
-machine has, unless it says that it is for each containerd."""
+"""Containerds that differ little. A test of every runtime runs on the first of them that suits the test and that this
+machine has, unless its mark asks for each containerd."""
 
 
 class Containerds(enum.Enum):
@@ -91,9 +91,9 @@ def runs(
 ) -> bool:
     """Return whether a test shall run on `runtime`.
 
-    It could run on those in `among`, and is to run on all of them if `everywhere`, of the containerds on those that
-    `containerds` says. This machine has those that are `here`, the preferred one first. `asked` is what
-    `SYNCPOD_RUNTIMES` says.
+    It could run on the runtimes in `among`. If `everywhere`, it is to run on all of them, apart from containerds that
+    `containerds` leaves out. `here` are the runtimes of this machine, the preferred one first. `asked` is the value of
+    `SYNCPOD_RUNTIMES`.
     """
     if asked:
         return asked == ALL or runtime in {name.strip() for name in asked.split(",")}
@@ -105,7 +105,7 @@ def runs(
         instead = [name for name in among if name in ALIKE]
     else:
         return True
-    # Where the machine has none of them, the test still appears, as skipped, with what is missing.
+    # Where the machine has none of them, the test still appears: it is skipped, with the missing part.
     return runtime == next(name for name in (*here, *PREFERRED) if name in instead)
 
 

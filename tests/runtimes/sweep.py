@@ -1,4 +1,4 @@
-"""Removes what a failed test left in a runtime that other tests share."""
+"""Removes the remains of a failed test from a runtime that other tests share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncpod.cri.port import CriRuntime
 async def sweep(cri: CriRuntime, labels: Mapping[str, str]) -> None:
     """Remove every sandbox with these labels and its containers, in any state.
 
-    One that resists holds up no other; the first error is raised when all have been tried.
+    One that resists does not hold up the others; the first error is raised when all have been tried.
     """
     sandboxes = await cri.list_pod_sandboxes(labels=labels)
     outcomes = await asyncio.gather(*(_remove(cri, sandbox.id) for sandbox in sandboxes), return_exceptions=True)
@@ -29,7 +29,7 @@ async def _remove(cri: CriRuntime, sandbox_id: str) -> None:
         except CriError:
             if not tries_left:
                 raise
-            await asyncio.sleep(0.5)  # its shim was just ending; at a second call the runtime knows that it has ended
+            await asyncio.sleep(0.5)  # its shim was just ending; at a second call the runtime knows that
         else:
             return
 
@@ -40,7 +40,7 @@ async def _try_to_remove(cri: CriRuntime, sandbox_id: str) -> None:
     for container in await cri.list_containers(sandbox_id=sandbox_id):
         with contextlib.suppress(NotFound):
             await cri.stop_container(container.id, timeout_seconds=0)
-        # What the runtime has lost sight of would keep the container from going.
+        # A task that the runtime has lost sight of would keep the container from being removed.
         with contextlib.suppress(NotFound, Unimplemented):
             await cri.discard_task(container.id)
         with contextlib.suppress(NotFound):

@@ -46,7 +46,7 @@ class DevServer(Daemon):
     def launch(cls, *, synced: bool = True) -> Self:
         """Remove the leftovers of interrupted runs, then start a server in a new directory.
 
-        One that is not `synced` loses nothing acknowledged by its own death, as any other, but by that of the machine.
+        Without `synced`, a death of the server loses no acknowledged write, but a death of the machine may.
         """
         for abandoned in claim.abandoned("temporal"):
             _end(abandoned.directory)

@@ -212,7 +212,7 @@ class TemporalCluster(Closing):
     def launch(cls, parts: Mapping[str, tuple[str, ...]] = TOGETHER, programs: Path | None = None) -> Self:
         """Remove the leftovers of interrupted runs, then start a cluster. Raises `Missing`.
 
-        `programs` is the directory of another version than that of `server_programs`.
+        `programs` is the directory of another version than `server_programs`.
         """
         programs = programs or server_programs()
         clear()
@@ -228,7 +228,7 @@ class TemporalCluster(Closing):
 
     def start(self) -> None:
         """Start the servers, and wait until all serve the namespace."""
-        for server in self.servers:  # one after the other: on an empty database two would write what the cluster is
+        for server in self.servers:  # one after the other: on an empty database, both would write the cluster's record
             server.start()
             server.until_listening()
         frontends = [server for server in self.servers if "frontend" in server.roles]

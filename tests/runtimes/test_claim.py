@@ -44,7 +44,7 @@ def test_a_directory_being_removed_is_not_claimed_by_others(home: Path) -> None:
                 left.remove()
             held.remove()
 
-    # A thread stands for a process here: a lock belongs to whoever opened the file, not to its process.
+    # A thread replaces a process here: a lock belongs to the open file, and not to the process.
     with ThreadPoolExecutor(8) as runs:
         list(runs.map(run, range(8)))
     assert [path.name for path in home.iterdir()] == ["lock"]

@@ -167,7 +167,7 @@ def _traces(directory: Path) -> set[str]:
 
 
 async def page(host: str, port: int, *, patience: float = 60.0) -> str:
-    """Request `/` until the server listens, for which the start of a container does not wait."""
+    """Request `/` until the server listens: the start of a container does not wait for that."""
     deadline = time.monotonic() + patience
     while True:
         try:

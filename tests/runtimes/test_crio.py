@@ -36,7 +36,7 @@ async def test_a_pod_on_the_bridge_serves_its_page_at_its_own_address_and_at_a_p
     address = answer.status.network.ip
     assert address.startswith(str(crio.subnet)[:-4])
     assert "It works" in await page(address, 80)
-    # Not at 127.0.0.1: what CRI-O leads to pods by nftables is what comes to the machine's other addresses.
+    # Not at 127.0.0.1: CRI-O's nftables rules forward only traffic to the machine's other addresses.
     assert "It works" in await page(str(crio.subnet[1]), port)
     await bare.remove_pod(pod)
 

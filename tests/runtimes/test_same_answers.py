@@ -22,7 +22,7 @@ Scene = Callable[[Stage], Awaitable[Any]]
 
 OK, NOT_FOUND, UNKNOWN = ("OK",), ("NOT_FOUND", ""), ("UNKNOWN", "")
 RAN = (True, True, True)
-"""The container has times of its creation, start and end."""
+"""The container has all three times: of its creation, its start and its end."""
 NEVER_RAN = (True, False, True)
 RESERVED = ("FAILED_PRECONDITION", 'is reserved for "')
 NO_SUCH_PROGRAM = ("UNKNOWN", 'exec: "no-such-program": executable file not found in $PATH')
@@ -76,7 +76,7 @@ ANSWERS: dict[Scene, Any] = {
 
 
 OTHERWISE: dict[tuple[str, Scene], Any] = {("containerd23", scenes.a_container_in_a_stopped_sandbox): OK}
-"""The answers of one runtime alone: containerd 2.3 makes the container, and then does not start it."""
+"""The answers of one runtime alone: containerd 2.3 makes the container, but does not start it."""
 
 
 @pytest.fixture(scope="module", params=["embedded", *ALIKE])

@@ -41,13 +41,13 @@ def home() -> Iterator[Path]:
 
 
 def as_nobody(*command: str) -> tuple[str, ...]:
-    """A command as nobody runs it; through a shell, since setpriv itself still has root's reach when it begins it."""
+    """A command that runs as nobody. A shell looks it up: setpriv would do so while it still has root's rights."""
     drop = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all")
     return (*drop, "sh", "-c", 'exec "$@"', "sh", *command)
 
 
 def interpreter() -> str:
-    """This Python, or the system's if it is the same version and nobody reaches this one: it is in root's home, say."""
+    """This Python; if the user nobody cannot reach it, for example in root's home, the system's of the same version."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     ask = "import sys; print(f'{sys.version_info.major}.{sys.version_info.minor}', sys.prefix)"
     for candidate in (sys.executable, f"/usr/bin/python{version}"):

@@ -1,4 +1,4 @@
-"""Scenarios about what a container sees: its variables, volumes, privileges, limits and names."""
+"""Scenarios about a container's view: its variables, volumes, privileges, limits and names."""
 
 from __future__ import annotations
 
