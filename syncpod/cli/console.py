@@ -113,7 +113,12 @@ def program() -> str:
     found = shutil.which("syncpod")
     if not ours.exists() or (found and Path(found).samefile(ours)):
         return "syncpod"
-    with contextlib.suppress(ValueError):
-        near = ours.absolute().relative_to(Path.cwd())
-        return str(near) if near.parent.name else f"./{near}"  # a shell looks up a bare name on PATH alone
-    return str(ours.absolute())
+    near = from_here(ours)
+    return near if "/" in near else f"./{near}"  # a shell looks up a bare name on PATH alone
+
+
+def from_here(path: Path) -> str:
+    """Return a path as it can be typed: relative if it is below the working directory, which may have been removed."""
+    with contextlib.suppress(ValueError, FileNotFoundError):
+        return str(path.absolute().relative_to(Path.cwd()))
+    return str(path.absolute())

@@ -403,3 +403,8 @@ def test_commands_that_are_printed_can_be_typed_where_the_user_is(
         monkeypatch.setenv("PATH", str(path))
         monkeypatch.chdir(place)
         assert console.program() == typed
+    (tmp_path / "removed").mkdir()
+    monkeypatch.chdir(tmp_path / "removed")
+    (tmp_path / "removed").rmdir()
+    assert console.program() == str(ours)
+    assert console.from_here(ours) == str(ours)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -10,7 +9,7 @@ from urllib.parse import quote
 
 import syncpod
 from syncpod.api.views.text import columns
-from syncpod.cli.console import paint, program, remark, say
+from syncpod.cli.console import from_here, paint, program, remark, say
 from syncpod.cli.machine.dev_server import HOST, PORT
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import (
@@ -100,10 +99,7 @@ def _example() -> str:
     An installed program has no examples: then it is the placeholder ``FILE``.
     """
     example = Path(syncpod.__file__).resolve().parents[1] / "examples" / "pod.yaml"
-    if not example.is_file():
-        return "FILE"
-    near = os.path.relpath(example)
-    return near if not near.startswith("..") else str(example)
+    return from_here(example) if example.is_file() else "FILE"
 
 
 def exports(here: NodeSettings, server: local_processes.Server | None) -> list[str]:
