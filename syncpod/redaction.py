@@ -3,13 +3,13 @@
 A runtime quotes a command in which a Secret's value was expanded, a server answers a probe with the header it was sent,
 a program prints its password as its last line. Such a text would stay in a pod's history.
 
-Texts are searched where they leave the process, in these few places: what the process sends to Temporal
+Texts are searched where they leave the process, in these few places: the texts that the process sends to Temporal
 (`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. Only
 :meth:`Redactor.part` may shorten a text: after any other cut, the beginning of a value would not be recognised.
 
-The search costs the length of the text, however many values are known: two look-ups at each position decide whether a
-value may begin there. No automaton is built, so a new value costs little, and no regular expression, which would try
-each value at each position.
+The search takes time by the length of the text, not by the number of values: two look-ups at each position decide
+whether a value may begin there. No automaton is built, so a new value costs little, and no regular expression, which
+would try each value at each position.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class AlreadyStarted(CriError):
 
     @property
     def state(self) -> StartedState:
-        """The container's state, by the runtime's text."""
+        """The container's state according to the runtime's text."""
         text = self.message.lower()
         if "already in starting state" in text:
             return "starting"

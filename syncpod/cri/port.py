@@ -34,7 +34,7 @@ class RuntimeVersion:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeHandler:
-    """One runtime handler (what a RuntimeClass selects), and its features."""
+    """One runtime handler, as a RuntimeClass selects it, and its features."""
 
     name: str
     """ The handler's name; "" is the default handler."""
@@ -119,7 +119,7 @@ class ContainerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ContainerEvent:
-    """A change of a container or a sandbox. Only a listing shows what has changed."""
+    """The notice of a change of a container or a sandbox. Only a listing shows the change itself."""
 
     id: str
     """The id of the container, or of the sandbox."""
@@ -295,8 +295,8 @@ class SandboxStats:
 class CriRuntime(Protocol):
     """A container runtime.
 
-    Every method may raise `CriError` (see `syncpod.cri.errors` for the kinds). No method retries: the caller has to
-    find out what a lost answer means. All may be called concurrently from many tasks of one event loop. Cancelling a
+    Every method may raise `CriError` (see `syncpod.cri.errors` for the kinds). No method retries: after a lost answer,
+    the caller must read the state back. All may be called concurrently from many tasks of one event loop. Cancelling a
     task cancels its call, and a runtime may then leave a sandbox or container unusable: shield creates, starts and
     stops.
     """
@@ -326,7 +326,7 @@ class CriRuntime(Protocol):
         ...
 
     async def remove_pod_sandbox(self, sandbox_id: str) -> None:
-        """Remove the sandbox and its containers, killing what still runs; do nothing if it is gone.
+        """Remove the sandbox and its containers, even if they still run; do nothing if it is gone.
 
         Raises NotFound only if the sandbox is still listed, RecordLost or TaskLeft if containerd cannot remove it. The
         call may also succeed and leave a pause process that was never started.

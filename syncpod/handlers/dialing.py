@@ -40,7 +40,7 @@ async def dial(host: str, port: int, uid: str) -> socket.socket:
             await asyncio.get_running_loop().sock_connect(end, address)
         except OSError as error:
             end.close()
-            # asyncio's own text says "Connect call failed", whatever the error.
+            # asyncio's own text is "Connect call failed" for every error.
             why = (os.strerror(error.errno) if error.errno else str(error)).lower()
             failed = f"dial tcp {host_and_port(address[0], port)}: connect: {why}"
         except BaseException:

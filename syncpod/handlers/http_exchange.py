@@ -43,7 +43,7 @@ _Close = Callable[[], None]
 
 
 class NotHttp(Exception):
-    """The response is not HTTP; the text says what it is."""
+    """The response is not HTTP; the text describes it."""
 
 
 class Response:

@@ -22,13 +22,13 @@ class PodShares:
     """The shares of all pods of a node in some threads. All methods belong to one event loop."""
 
     def __init__(self, of_a_pod: int, start: Start) -> None:
-        """Run at most `of_a_pod` pieces of work of one pod at the same time, by `start`."""
+        """Run work by `start`, at most `of_a_pod` pieces of one pod at the same time."""
         self._of_a_pod, self._start = of_a_pod, start
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """Each pod's free places, by UID. A pod has an entry while a call of it waits or runs."""
 
     async def run(self, uid: str, work: Callable[[], _T]) -> _T:
-        """Run `work` in a thread once the pod has a free place; return its result, or raise what it raises.
+        """Run `work` in a thread once the pod has a free place; return its result, or raise its error.
 
         Cancelling does not stop the thread, which keeps the pod's place until it ends.
         """

@@ -70,9 +70,9 @@ def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> i
 def make_beneath(root: int, relative: str, mode: int) -> int:
     """Make a directory beneath `root`, and its missing parents, each with `mode`; return the directory open.
 
-    `relative` must not contain `..`. Each directory is made inside an open one, so no symlink is followed among the new
-    ones, and the target of a dangling symlink is never made (subpath_linux.go, v1.36, SafeMakeDir; difference: two
-    callers that make the same directory at the same time both succeed). Raises as :func:`open_beneath`, and
+    `relative` must not contain `..`. Each directory is made inside an open one. So no symlink among the new directories
+    is followed, and the target of a dangling symlink is never made (subpath_linux.go, v1.36, SafeMakeDir; difference:
+    two callers that make the same directory at the same time both succeed). Raises as :func:`open_beneath`, and
     FileExistsError if something other than a directory is in the way.
     """
     parts = [part for part in relative.split("/") if part not in ("", ".")]
@@ -111,7 +111,7 @@ def read_beneath(root: int, relative: str, limit_bytes: int) -> bytes:
 
 
 def walk_beneath(root: int, relative: str) -> int:
-    """Do what :func:`open_beneath` does on a kernel without openat2 (before 5.6), entry by entry.
+    """Open a path as :func:`open_beneath` does, but entry by entry, on a kernel without openat2 (before 5.6).
 
     `..` goes back to the directory that the path came through. That directory is still open, so a rename does not
     matter.

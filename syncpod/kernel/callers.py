@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from syncpod.kernel.peers import Address, Peer
 
 AT_ONCE: Final = 32
-"""Maximum number of concurrent connections of the owner (and root); the same for all other users together."""
+"""Maximum number of concurrent connections of the owner (and root), and also of all other users together."""
 OF_A_STRANGER: Final = 4
 """Maximum number of concurrent connections of one other user, or of one other machine. Further connections are closed
 at once."""

@@ -105,7 +105,7 @@ def read(file: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        # A cgroup that is being removed answers ENODEV on files that were opened before.
+        # Open files of a removed cgroup return ENODEV.
         if error.errno == errno.ENODEV:
             return None
         raise OSError(error.errno, error.strerror, str(file)) from error

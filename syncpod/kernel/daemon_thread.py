@@ -22,8 +22,8 @@ IDLE_SECONDS: Final = 10.0
 class DaemonThreads:
     """Daemon threads that are started when none is free. All methods belong to one event loop.
 
-    A hung thread of a pool is lost to all users of the pool. Here a hung thread blocks no other work, nor the end of
-    the process. A thread that has done its work waits for more for a while: starting a thread blocks the event loop
+    A hung thread of a pool is lost to all users of the pool. Here a hung thread blocks neither other work nor the end
+    of the process. A thread that has done its work waits for more for a while: starting a thread blocks the event loop
     until that thread runs, which on a busy machine takes longer than the work.
     """
 

@@ -27,7 +27,7 @@ _ACKNOWLEDGED: Final = 1
 
 
 class HeadersTooLarge(Exception):
-    """The headers of a call, or of all calls before the settings are acknowledged, are too large; the text says so."""
+    """The headers of a call, or of all calls before the settings are acknowledged, are too large."""
 
 
 class Counted(NamedTuple):

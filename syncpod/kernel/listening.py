@@ -58,8 +58,8 @@ def take_crowds(server: asyncio.Server) -> asyncio.Server:
 def log_failed_accepts(loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic) -> None:
     """Make an event loop log one warning a minute while it cannot accept connections for lack of descriptors.
 
-    asyncio tries again each second, a hundred times each, and would log a traceback for each try. The loop's other
-    errors are logged as before.
+    asyncio tries a hundred times each second, and would log a traceback for each try. The loop's other errors are
+    logged as before.
     """
     lines = RareLines(ACCEPT_WARNING_SECONDS, clock)
 

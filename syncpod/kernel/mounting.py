@@ -1,7 +1,7 @@
 """Mounts on the node: a tmpfs, huge pages, or a bind mount; and unmounts.
 
-Such a mount is visible to a runtime in the same mount namespace, or in one to which the surrounding mount propagates.
-Every function blocks, is safe to repeat, and raises OSError with the place and the attempted call.
+A runtime sees these mounts if it is in this process's mount namespace, or in one to which the surrounding mount
+propagates. Every function blocks, is safe to repeat, and raises OSError with the place and the attempted call.
 """
 
 import errno

@@ -20,7 +20,7 @@ _UNMAPPED: Final = 65534
 
 
 class NotOurs(Exception):
-    """Another account can write to the directory; the text says why, beginning with the path that is at fault."""
+    """Another account can write to the directory; the text has the path that is at fault, then the reason."""
 
 
 def require_ours(directory: Path) -> None:

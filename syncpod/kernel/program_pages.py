@@ -40,8 +40,8 @@ def free_program_pages(pid: int) -> int:
 def free_own_pages() -> int:
     """Have the kernel free the pages of this process's program and of its libraries; return the number of bytes.
 
-    Its data stays, as do the pages that another process uses, and those of files that belong to another user: the
-    kernel then takes the advice and does nothing. Blocks for some milliseconds. Raises OSError before Linux 5.4.
+    Its data stays, and so do pages that another process uses. The kernel ignores the advice for files of other users.
+    Blocks for some milliseconds. Raises OSError before Linux 5.4.
     """
     freed = 0
     for begin, length, _ in _mappings(os.getpid()):

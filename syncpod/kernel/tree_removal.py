@@ -15,8 +15,8 @@ class StillMounted(OSError):
 def remove_tree(path: Path) -> None:
     """Remove a file, symlink or directory tree; do nothing if it is gone. Safe to repeat after a crash halfway.
 
-    Symlinks are removed, never followed. Each directory is opened without following symlinks, and its mount is
-    compared, before anything in it is touched; so a container cannot redirect the removal. A directory of ours without
+    Symlinks are removed, never followed. Each directory is opened without following symlinks, and must be on the tree's
+    own mount, before anything in it is touched; so a container cannot redirect the removal. A directory of ours without
     permissions is given them first. The depth of the tree is not limited: directories are moved up to the top and
     emptied there, so neither the stack nor the number of open files grows. Raises :class:`StillMounted` naming the
     place, and OSError.
@@ -110,7 +110,7 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _mount_of(descriptor: int) -> str:
-    """Return the id of the mount that an open directory is in; a bind mount of the same file system has another."""
+    """Return the id of the mount that an open directory is in; a bind mount of the same file system has another id."""
     for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return line.partition(":")[2].strip()

@@ -42,8 +42,8 @@ class BegunRuns:
     def __init__(self, state_dir: Path, *, newest: int = sys.maxsize) -> None:
         """Read the records of earlier workers. Raises OSError.
 
-        Damaged lines are ignored. So are numbers above `newest`, which no start can have yet: such a number would block
-        all starts of its workflow, or of all dropped workflows, until the clock reaches it.
+        Damaged lines are ignored, and so are numbers above `newest`, which no start can have yet. Such a number would
+        block all starts of its workflow, or of all dropped workflows, until the clock reaches it.
         """
         self._path = state_dir / FILE_NAME
         self._lock = threading.Lock()
@@ -71,7 +71,7 @@ class BegunRuns:
     def refusal(self, workflow_id: str, run_id: str, number: int) -> str:
         """Return why a run must not begin with a start of this number. If it may, record the start and return "".
 
-        A later call for the same run returns the same, as long as the run can be replayed. Raises OSError.
+        A later call for this run returns the same result, as long as the run can be replayed. Raises OSError.
         """
         with self._lock:
             runs = self._runs.get(workflow_id, OrderedDict())

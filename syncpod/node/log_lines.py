@@ -213,8 +213,8 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
     """Return the offset in a log at which its last `count` lines begin.
 
     `blocks` are the log's contents from its end to its beginning, each with its offset. With `with_unfinished`, a line
-    without an end counts (kuberuntime/logs/tail.go, v1.36, findTailLineStartIndex); otherwise such a line continues in
-    a later file. A torn record does not count.
+    without an end counts (kuberuntime/logs/tail.go, v1.36, findTailLineStartIndex); otherwise it continues in a later
+    file. A torn record does not count.
     """
     rest, at = b"", 0
     lines = _LinesFromTheEnd(with_unfinished=with_unfinished)

@@ -42,7 +42,7 @@ class Do(Protocol):
     """Runs a function that touches a disk, which may hang: at once, or in a thread."""
 
     async def __call__(self, work: Callable[[], _T], /) -> _T:
-        """Return what `work` returns. Raises what it raises."""
+        """Return the result of `work`, or raise its error."""
 
 
 async def at_once(work: Callable[[], _T], /) -> _T:

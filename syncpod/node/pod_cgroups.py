@@ -84,7 +84,7 @@ def unenforced_as_a_whole(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUN
 def pids_unlimited(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
     """Return why the limit that the node sets for the processes of each pod cannot be enforced here; "" if it can.
 
-    A node without such a limit has none to enforce. Blocks. Raises OSError.
+    Also "" if the node sets no such limit. Blocks. Raises OSError.
     """
     if node.pod_max_pids <= 0:
         return ""

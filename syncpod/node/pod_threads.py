@@ -57,7 +57,7 @@ class PodThreads:
         """The future of each thread's result and the monotonic time at which it began, by pod and kind."""
 
     async def run(self, uid: str, kind: DiskWork, work: Callable[[], _T]) -> _T:
-        """Run `work` in a thread of this pod and return its result, or raise what it raises.
+        """Run `work` in a thread of this pod; return its result, or raise its error.
 
         First waits for the pod's thread of the same kind, and for the thread that removes its files. Cancelling does
         not stop the thread, and the next call of that kind waits for its end: a pod never has more threads than there

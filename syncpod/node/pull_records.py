@@ -1,6 +1,6 @@
 """Records which images this node has pulled, and with which credentials, to decide which pods may use a present image.
 
-An image that was pulled with a Secret is on the node for any pod to start. So each pull leaves a record, and a pod
+Once an image has been pulled with a Secret, any pod of the node could start it. So each pull leaves a record, and a pod
 without the same credentials is checked by the registry again. The files below `<state>/image_manager` have the
 kubelet's format: `pulling/` holds the intents, `pulled/` the outcomes, each named by the SHA-256 of its image. They
 hold hashes of credentials, never credentials.

@@ -210,7 +210,7 @@ class RuntimeAnswers:
         return observed
 
     async def _complete_exit(self, exit_: Exit, answer: ContainerAnswer, sandbox_id: str) -> Exit:
-        """Add to an exit what the runtime does not report: the exit that the node saw, and the termination message.
+        """Complete an exit that the runtime reports by the exit that the node saw, and by the termination message.
 
         A guess of the runtime about the exit is dropped. Its reason is replaced if the shim has died, which makes it
         doubtful.

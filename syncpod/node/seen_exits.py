@@ -34,8 +34,8 @@ DIRECTORY: Final = "exits"
 """The directory of the records, in a node's state directory."""
 
 EXPECTED_SECONDS = 1.0
-"""Seconds to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports it as soon as the
-process has ended and is reaped."""
+"""Seconds to wait for the kernel to report an exit that the runtime lists as 255. The kernel reports the exit of a
+process once it is reaped."""
 
 
 class SeenExits:

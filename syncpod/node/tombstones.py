@@ -42,7 +42,7 @@ def tombstone_at(node: NodeContext, uid: str, incarnation: str) -> datetime | No
 
 
 def tombstone_in(state_dir: Path, uid: str, incarnation: str) -> datetime | None:
-    """Do what `tombstone_at` does, given the state directory of the pod's node. Blocks."""
+    """Return the result of `tombstone_at`, given the state directory of the pod's node. Blocks."""
     try:
         return datetime.fromtimestamp(_path(state_dir, uid, incarnation).stat().st_mtime, UTC)
     except (OSError, UnsafeName):

@@ -20,8 +20,8 @@ def admit_object(given: ConfigMap | Secret) -> ObjectAdmission:
     """Admit an object for a first or a repeated apply; an object without a namespace goes to ``default``.
 
     The output of `kubectl get -o yaml` is accepted too. Fields that an API server filled in are dropped with a warning.
-    So is kubectl's last-applied annotation, which repeats a Secret's values in clear. Raises PodInvalid with every
-    problem.
+    kubectl's last-applied annotation, which repeats a Secret's values in clear, is dropped too. Raises PodInvalid with
+    every problem.
     """
     problems = validate_config_map(given) if isinstance(given, ConfigMap) else validate_secret(given)
     if problems:

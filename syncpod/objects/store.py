@@ -51,7 +51,7 @@ and share this."""
 
 
 class ObjectUnreadable(ValueError):
-    """A file of the store does not hold what the store wrote.
+    """A file of the store is damaged, or was not written by the store.
 
     The text names the file, and shows nothing of its content.
     """
@@ -111,7 +111,7 @@ class ObjectStore:
             return change
 
     def would_put(self, wanted: ConfigMap | Secret) -> Change:
-        """Return what a put would do now, without writing. Raises as a put does."""
+        """Return the change that a put would make now, without writing. Raises as a put does."""
         return self._replaced(wanted)[1]
 
     def add(self, wanted: ConfigMap | Secret) -> bool:

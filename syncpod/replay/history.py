@@ -30,7 +30,7 @@ _SHOULD_BE: Final = (
 
 
 class NoHistory(ValueError):
-    """The input cannot be replayed. The text is one sentence: the reason, and what input is expected."""
+    """The input cannot be replayed. The text is one sentence: the reason, and the expected input."""
 
 
 def read_history(text: bytes) -> WorkflowHistory:

@@ -24,12 +24,12 @@ class Refusal(Exception):
 
 
 def invalid(path: str, problem: str) -> Refusal:
-    """Return a refusal: the request is invalid, whatever the runtime's state; `path` is the field's path in it."""
+    """Return a refusal: the request is invalid in every state of the runtime; `path` is the field's path in it."""
     return Refusal(grpc.StatusCode.INVALID_ARGUMENT, f"{path}: {problem}")
 
 
 def unsupported(path: str, problem: str) -> Refusal:
-    """Return a refusal: the request is valid but not supported here; `problem` says what to do about it."""
+    """Return a refusal: the request is valid but not supported here; `problem` includes a remedy."""
     return Refusal(grpc.StatusCode.FAILED_PRECONDITION, f"{path}: {problem}")
 
 

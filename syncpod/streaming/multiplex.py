@@ -161,7 +161,7 @@ class Window:
         self._is_closed = False
 
     async def take(self, wanted: int) -> int:
-        """Use up to `wanted` bytes, at least one, and return how many; wait while there are none.
+        """Use up to `wanted` bytes, at least one, and return their number; wait while there are none.
 
         Return 0 once the window is closed.
         """

@@ -53,7 +53,7 @@ class Pipe:
         self.end()
 
     async def get(self) -> bytes:
-        """Return what has arrived, waiting for the first byte; empty at the end."""
+        """Return all bytes that have arrived, waiting for the first; empty at the end."""
         while not self._chunks and not self._ended:
             self._readable.clear()
             await self._readable.wait()
@@ -64,7 +64,7 @@ class Pipe:
         return data
 
     async def whole(self) -> bytes:
-        """Return everything until the end, however much: only for short data."""
+        """Return all data until the end; use it only for short data."""
         read = bytearray()
         while data := await self.get():
             read += data

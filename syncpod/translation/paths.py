@@ -84,7 +84,7 @@ def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
 
 
 def csi_target(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the path, the same as the kubelet's, at which a storage driver publishes a PersistentVolume for a pod.
+    """Return the path at which a storage driver publishes a PersistentVolume for a pod; the kubelet's is the same.
 
     Raises UnsafeName.
     """
@@ -92,13 +92,13 @@ def csi_target(node: NodeContext, uid: str, volume: str) -> Path:
 
 
 def csi_staging(node: NodeContext, driver: str, digest: str) -> Path:
-    """Return the path, the same as the kubelet's, at which a storage driver stages a volume. Raises UnsafeName."""
+    """Return the path at which a storage driver stages a volume; the kubelet's is the same. Raises UnsafeName."""
     place = node.state_dir / PLUGINS / CSI.replace("~", "/") / safe_name(driver, "spec.csi.driver")
     return place / digest / "globalmount"
 
 
 def csi_device_target(node: NodeContext, uid: str, volume: str) -> Path:
-    """Return the path, the same as the kubelet's, at which a storage driver publishes a block volume for a pod.
+    """Return the path at which a storage driver publishes a block volume for a pod; the kubelet's is the same.
 
     Raises UnsafeName.
     """

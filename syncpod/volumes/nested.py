@@ -34,9 +34,9 @@ def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
 def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
     """Make these directories in a volume, and those on the way to them. Blocks; safe to repeat.
 
-    In a new volume they are made before its files, so a link to a file or directory of the same name is left out: the
-    mount would hide it anyway. In a volume that has files already, such a link is followed, but never out of the
-    volume. Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
+    In a new volume they are made before its files. The link to a file or directory is then left out if a mount point
+    has its name: the mount would hide it anyway. In a volume that has files already, this link is followed, but never
+    out of the volume. Raises OSError (nested_volumes.go, v1.36, MakeNestedMountpoints).
     """
     if not relative:
         return

@@ -37,9 +37,10 @@ _NANOSECONDS = 1_000_000_000
 def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lambda: None) -> bool:
     """Make the volume, an existing directory, show exactly these files; return whether anything changed.
 
-    Files get their mode whatever the umask. `before_shown` is called after a new set is written and before it is shown,
-    to change the files' owners. If the volume shows these bytes already, nothing is written and modes stay: they may
-    have been widened for a group. One writer at a time. Blocks. Raises OSError; the old set is then still shown.
+    Files get their mode independently of the umask. `before_shown` is called after a new set is written and before it
+    is shown, to change the files' owners. If the volume shows these bytes already, nothing is written and modes stay:
+    they may have been widened for a group. One writer at a time. Blocks. Raises OSError; the old set is then still
+    shown.
     """
     shown = _shown(volume)
     changed = shown is None or not _holds(volume / shown, payload)

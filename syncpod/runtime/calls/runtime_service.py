@@ -74,7 +74,7 @@ class RuntimeService:
     async def UpdateRuntimeConfig(  # noqa: N802
         self, request: api_pb2.UpdateRuntimeConfigRequest
     ) -> api_pb2.UpdateRuntimeConfigResponse:
-        """Do nothing: pods have loopback addresses, whatever the node's pod CIDR."""
+        """Do nothing: pods have loopback addresses, and none of the node's pod CIDR."""
         return api_pb2.UpdateRuntimeConfigResponse()
 
     # --- sandboxes ----------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class OwnStreams:
         self._write_input()
 
     def end_input(self) -> None:
-        """End the input after what was queued."""
+        """End the input after the queued data."""
         self._input_ending = True
         self._write_input()
 
@@ -109,7 +109,7 @@ class OwnStreams:
         self._watch.add(descriptor, lambda events: self._read_output(descriptor, events))
 
     def _read_output(self, descriptor: int, events: int) -> None:
-        """Handle what is ready. A terminal's descriptor also takes input."""
+        """Handle ready descriptors. A terminal's descriptor also takes input."""
         if events & select.POLLOUT:
             self._write_input()
         if events & ~select.POLLOUT:

@@ -422,6 +422,6 @@ class Supervisor:
 
 
 def show_role(role: str, spec: ProcessSpec) -> None:
-    """Show in `ps` what this process is for."""
+    """Show this process's role in `ps`."""
     libc.name_process(f"syncpod-{role}")
     libc.title_process(f"syncpod-{role} {spec.id[:13]}")

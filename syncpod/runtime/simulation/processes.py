@@ -210,7 +210,7 @@ class SimulatedProcess:
     async def execute(
         self, arguments: tuple[str, ...], *, terminal: bool = False, stdin: bool = False, merge_stderr: bool = False
     ) -> SimulatedStreams:
-        """Return the script's answer, whatever the command. See Process."""
+        """Return the script's answer, for any command. See Process."""
         if self._exited is not None:
             raise StartFailed("cannot exec in a stopped container")
         return SimulatedCommand(self._script.exec, merged=terminal or merge_stderr)
