@@ -22,8 +22,8 @@ _BLOCK: Final = 16 * 1024
 _SMALL: Final = 4 * 1024
 _SMALL_READS: Final = 16
 _PAUSE_SECONDS: Final = 0.02
-"""After `_SMALL_READS` reads of less than `_SMALL` bytes, there is a pause before each read: a server that sends a byte
-at a time costs fifty reads a second, however fast it is."""
+"""Pause before each read, once `_SMALL_READS` reads have had less than `_SMALL` bytes: so a fast server of single bytes
+costs only fifty reads a second."""
 _HEAD_LIMIT: Final = 1024 * 1024
 """The largest size of a status line with its headers, including all informational responses before it, in bytes."""
 _CHUNK_OVERHEAD: Final = 16 * 1024

@@ -36,7 +36,7 @@ def listen_first(places: Iterable[Place]) -> None:
 
 
 def taken(address: str, port: int) -> socket.socket | None:
-    """Hand over the socket that already listens at this place to the caller; None if there is none."""
+    """Return the socket that already listens at this place, and leave it to the caller; None if there is none."""
     return _waiting.pop((address, port), None)
 
 

@@ -63,7 +63,7 @@ class LogDirectory:
             return False
 
     def open(self, name: str) -> int:
-        """Open a regular file with one name for reading; the caller closes it."""
+        """Open a regular file for reading, unless it has a second name; the caller closes it."""
         _check_file(name, self._stat(name))  # before it is opened: opening a device may do something
         opened = open_without_links(self._directory, name, os.O_RDONLY)
         try:

@@ -231,7 +231,7 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
 
 
 class _LinesFromTheEnd:
-    """Counts lines by their last records; the newest record comes first."""
+    """Counts a log's lines from its end, by the last record of each line."""
 
     def __init__(self, *, with_unfinished: bool) -> None:
         self._seen = 0

@@ -74,7 +74,7 @@ class RuntimeAnswers:
     ) -> None:
         """Begin with an empty cache. `exits` and `withholds` are as for `PodReader`.
 
-        `listed` is informed of each entry that a status confirms.
+        `listed` gets each entry that a status confirms.
         """
         self._runtime = runtime
         self._listed = listed

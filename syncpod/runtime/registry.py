@@ -33,7 +33,10 @@ _T = TypeVar("_T", bound=Identified)
 
 
 class Registry(Generic[_T]):
-    """All sandboxes, or all containers, and all reserved names, even of objects that are still being made."""
+    """All sandboxes, or all containers.
+
+    Also all reserved names, including those of objects that are still being made.
+    """
 
     def __init__(self, kind: str) -> None:
         self._kind = kind

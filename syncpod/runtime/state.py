@@ -42,7 +42,7 @@ _LACKING: Final[Mapping[int, str]] = {
 
 
 class Caller:
-    """A caller of work that continues even if the caller is cancelled."""
+    """The caller of a piece of work, which continues even if the caller is cancelled."""
 
     gone = False
     """Whether the caller was cancelled."""

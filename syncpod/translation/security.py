@@ -76,8 +76,8 @@ def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
 def sandbox_security_context(pod: Pod) -> LinuxSandboxSecurityContext:
     """Return the sandbox's security context: confined by RuntimeDefault, and privileged if any container is.
 
-    Mirrors generatePodSandboxLinuxConfig. The namespaces are always set; the kubelet omits them for a pod without a
-    security context, which defaulting always adds.
+    Mirrors generatePodSandboxLinuxConfig. The namespaces are always set, since defaulting gives every pod a security
+    context; the kubelet omits them for a pod without one.
     """
     security = pod.spec.security_context or PodSecurityContext()
     containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)

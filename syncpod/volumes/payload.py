@@ -130,7 +130,7 @@ def sources(volume: Volume, path: str, pod: Pod, text_of: TextOf) -> tuple[Sourc
 
 
 def default_mode(volume: Volume) -> int:
-    """Return the mode of those files of a volume whose item sets none."""
+    """Return the default mode of a volume's files."""
     kinds = (volume.config_map, volume.secret, volume.downward_api, volume.projected)
     said = next((kind.default_mode for kind in kinds if kind is not None), None)
     return DEFAULT_MODE if said is None else said

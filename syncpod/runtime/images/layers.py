@@ -84,7 +84,7 @@ class _Hashed(io.RawIOBase):
 
 
 class _Forwards(io.RawIOBase):
-    """A forward-only stream for `tarfile`, which limits the length of headers."""
+    """A forward-only stream for `tarfile`. It limits the length of a tar's headers."""
 
     def __init__(self, stream: _Hashed) -> None:
         super().__init__()

@@ -96,7 +96,7 @@ class StreamingServer:
         return self._url("attach", RemoteCommand(open, tty, stdin, stdout, stderr, attach=True))
 
     def port_forward_url(self, connect: Connect, ports: Sequence[int] = ()) -> str:
-        """Return a URL for any number of connections to a sandbox's ports, over one connection.
+        """Return a URL for one connection, which carries any number of connections to a sandbox's ports.
 
         `connect` opens a connection to a port, and may raise OSError, whose text the client gets. `ports` are for
         clients that name no ports themselves. Raises TooManyTickets.
