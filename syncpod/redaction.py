@@ -178,7 +178,7 @@ def _added(words: _Index, reversed_: _Index, values: Iterable[str]) -> tuple[_In
 
 
 def _forms(value: str) -> set[str]:
-    """Return a value as it is, as Go, JSON and Python quote it, and percent-encoded and in base64 at each offset."""
+    """Return a value's forms: plain, quoted by Go, JSON and Python, percent-encoded, and in base64 at each offset."""
     plain = value.strip()
     data = plain.encode(errors="surrogateescape")
     forms = {

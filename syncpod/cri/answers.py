@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 LONGEST_WORD: Final = 1024
 """Maximum characters of a reason, a name or a version."""
 LONGEST_MESSAGE: Final = 16 * 1024
-"""Maximum characters of a message about a container. In a kubelet's status, all messages of a pod share 12 KiB."""
+"""Maximum characters of a message about a container. A kubelet gives all messages of a pod 12 KiB together."""
 _PATH_MAX: Final = 4096
 """PATH_MAX of the kernel, with the NUL at the end."""
 _LONGEST_ADDRESS: Final = 64
@@ -46,7 +46,7 @@ _Entry = TypeVar("_Entry", bound=Labelled)
 def readable(parse: Callable[[bytes], _Answer]) -> Callable[[bytes], _Answer | None]:
     """Return a parser that returns None for bytes that it cannot parse.
 
-    gRPC returns None for them too, but logs each with a traceback.
+    gRPC also returns None for such bytes, but logs a traceback each time.
     """
 
     def parsed(data: bytes) -> _Answer | None:
@@ -95,7 +95,7 @@ def asked_for(listed: Iterable[_Entry], labels: Mapping[str, str], **fields: str
 
 
 def is_id(text: str) -> bool:
-    """Return whether a text can be the id of a sandbox or a container, and is safe as a part of a file's name."""
+    """Return whether a text can be the id of a sandbox or a container, and can be part of a file's name."""
     return _ID.fullmatch(text) is not None
 
 
@@ -111,17 +111,17 @@ def message(text: str) -> str:
 
 
 def path(text: str) -> str:
-    """Return the path, or "" if it has a NUL byte or is longer than any that a system call takes."""
+    """Return the path, or "" if it has a NUL byte or is too long for a system call."""
     return "" if "\0" in text or len(text) >= _PATH_MAX else text
 
 
 def address(text: str) -> str:
-    """Return the text, or "" if it is not an IP address (the kubelet ignores it too, determinePodSandboxIPs)."""
+    """Return the text, or "" if it is not an IP address. The kubelet ignores it too (determinePodSandboxIPs)."""
     try:
         ip_address(text)
     except ValueError:
         return ""
-    # Python takes any text for the zone of an address.
+    # Python accepts any text as the zone of an address.
     return text if text.isprintable() and len(text) <= _LONGEST_ADDRESS else ""
 
 
@@ -131,5 +131,5 @@ def addresses(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def process_id(number: object) -> int:
-    """Return the id of a process, or 0 if the number cannot be one."""
+    """Return the number, or 0 if it cannot be the id of a process."""
     return number if type(number) is int and 0 < number <= _LARGEST_PID else 0

@@ -1,4 +1,4 @@
-"""The table of the calls to a runtime: the kubelet's name for each, and whether it changes something."""
+"""The table of all calls to a runtime, with the kubelet's name of each call, and whether the call changes something."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CallSpec(NamedTuple):
     """The kubelet's `operation_type` of the call, in metrics and errors. The names for containerd's own calls are
     ours."""
     changes: bool
-    """True if the call changes something in the runtime: tests kill the worker before and after such a call."""
+    """True if the call changes something in the runtime: tests kill the worker before and after it."""
 
 
 CALLS: Final[Mapping[str, CallSpec]] = {

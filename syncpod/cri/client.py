@@ -60,11 +60,11 @@ REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
 
 LONGEST_TIMEOUT_SECONDS: Final = 2**31 - 1
-"""The longest timeout for StopContainer and ExecSync, 68 years. The kubelet's numbers have 64 bits, but runtimes count
-nanoseconds in 64 bits, and gRPC treats a deadline that it cannot represent as expired."""
+"""The longest timeout for StopContainer and ExecSync, 68 years. A kubelet's seconds have 64 bits, but a runtime's
+nanoseconds do too, and gRPC treats a deadline that it cannot represent as expired."""
 
 _CHANNEL_OPTIONS: Final = (
-    # A container is about 800 bytes in a list; gRPC's own limit is 4 MiB. The kubelet's is 16 MiB.
+    # The kubelet's limit. gRPC's default is 4 MiB, and a container takes about 800 bytes in a list.
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),
     ("grpc.max_send_message_length", 16 * 1024 * 1024),
     # The default would be the socket's path, which Go's HTTP/2 servers reject as malformed.
@@ -107,8 +107,9 @@ class CriClient(CriRuntime):
 
     `endpoint` is `unix:///path` or a path. The client connects with the first call, and later calls restore a lost
     connection. Timeouts are those of the kubelet (cri-client/pkg/remote_runtime.go, v1.36): `timeout_seconds` for most
-    calls, and twice as long for RunPodSandbox. The grace is added for StopContainer, and the command's own timeout for
-    ExecSync. PullImage, and ExecSync of a command without a timeout, have none. No timeout is longer than 68 years.
+    calls, and twice as long for RunPodSandbox. StopContainer has the grace in addition, and ExecSync the command's own
+    timeout. PullImage, and ExecSync of a command without a timeout, have no timeout. No timeout is longer than 68
+    years.
     """
 
     def __init__(self, endpoint: str, *, timeout_seconds: float = REQUEST_TIMEOUT_SECONDS) -> None:
@@ -251,7 +252,7 @@ class CriClient(CriRuntime):
     async def _with_records(self, call: Callable[[], Awaitable[object]]) -> None:
         """Make a call that stops or removes. After each RecordLost, make the missing record and repeat the call.
 
-        With a record, containerd finds a task that may be left, and refuses to remove the container (TaskLeft).
+        With the record, containerd finds a task that is left, and then refuses to remove the container (TaskLeft).
         """
         made = set[str]()
         while True:
@@ -485,7 +486,7 @@ class CriClient(CriRuntime):
         about: _About = _NOTHING,
         headers: _Headers = (),
     ) -> _Answer:
-        """Make one call; `timeout` is in seconds, or None. `about` holds the span's attributes.
+        """Make one call; `timeout` is in seconds, or None = no timeout. `about` holds the span's attributes.
 
         Raises CriError; :class:`Unreadable` if the answer cannot be parsed, as gRPC then returns None.
         """

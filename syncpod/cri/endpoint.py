@@ -27,7 +27,8 @@ class NoRuntime(Exception):
     """No socket accepts a connection. The text is one sentence with each socket and the reason.
 
     `tried` has the path and the reason of each, in order. `permission_denied` is True if a socket exists but is closed
-    to this user; `refused` if one exists and nothing accepts connections, so its runtime may be about to start.
+    to this user; `refused` is True if a socket exists and nothing listens on it, so that its runtime may be about to
+    start.
     """
 
     def __init__(self, tried: tuple[tuple[str, str], ...], *, asked_for: bool = False) -> None:
@@ -69,7 +70,8 @@ def candidates(environ: Mapping[str, str]) -> tuple[str, ...]:
 def find_endpoint(environ: Mapping[str, str]) -> str:
     """Return `unix:///path` of the first candidate that accepts a connection.
 
-    The listener is not checked: it may be no runtime. Raises NoRuntime if none does, ValueError as `candidates` does.
+    The listener is not checked: it may be no runtime. Raises NoRuntime if no candidate accepts one, and ValueError as
+    `candidates` does.
     """
     tried: list[tuple[str, str]] = []
     for path in candidates(environ):
@@ -81,7 +83,7 @@ def find_endpoint(environ: Mapping[str, str]) -> str:
 
 
 def socket_path(endpoint: str) -> str:
-    """Return the path in `unix:///path`, or the path itself.
+    """Return the path of an endpoint: `unix:///path`, or the path alone.
 
     Raises ValueError for other schemes, relative paths, and paths that gRPC cannot use.
     """

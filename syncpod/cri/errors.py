@@ -1,8 +1,8 @@
 """The failures of a CRI call, as types.
 
 gRPC codes are not enough: containerd returns UNKNOWN for nearly everything, and different codes for the same event in
-different versions. So an error is classified by its call, its code and, where necessary, its text (containerd 1.6
-and 2.4 as measured, CRI-O by its sources).
+different versions. So an error is classified by its call, its code and, where necessary, its text. The texts of
+containerd 1.6 and 2.4 are measured; those of CRI-O are from its sources.
 
     CriError
     ├── TransportFault          the outcome is not known: read the state back, then try again
@@ -20,7 +20,6 @@ and 2.4 as measured, CRI-O by its sources).
         ├── RecordLost          a stop or a removal: containerd has no record of a container that its CRI lists
         ├── StillStarting       RemoveContainer: the container is being started
         └── InvalidImageName, RegistryUnavailable, SignatureValidationFailed    PullImage
-
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ class Unavailable(TransportFault):
 
 
 class DeadlineExceeded(TransportFault):
-    """There was no answer before the deadline, or the runtime exceeded a deadline of its own."""
+    """There was no answer before the deadline, or the runtime reports that it has exceeded its own deadline."""
 
 
 class Unreadable(TransportFault):
     """The runtime's answer is not a CRI message, has an invalid id, or is about another object than the request.
 
-    The kubelet's gRPC reports an invalid message as `Internal`; the kubelet accepts the other two kinds of answers.
+    The kubelet's gRPC reports an invalid message as `Internal`; it accepts the other two kinds of answers.
     """
 
 
@@ -83,7 +82,7 @@ class ImageAbsent(NotFound):
 class NameReserved(CriError):
     """RunPodSandbox or CreateContainer: pod and attempt, or container and restart count, are taken.
 
-    The sandbox or container that holds the name may still be in creation. Then no list has it yet.
+    The sandbox or container with this name may still be in creation, and is then in no list yet.
     """
 
     @property
@@ -132,8 +131,8 @@ class TaskLeft(RuntimeFailure):
     """RemoveContainer, RemovePodSandbox: containerd has a task of an object that its CRI lists as ended or unstarted.
 
     containerd loses track of a task if a start is cancelled between making the task and recording its process (the
-    caller died, or the deadline passed), or if the cleanup of a task fails. The process then waits to be started, runs,
-    or has ended unnoticed. No CRI call reaches the task, or removes the container while the task exists.
+    caller died, or the deadline passed), or if the cleanup of a task fails. The process then still waits for its start,
+    or runs, or has ended unnoticed. No CRI call reaches the task, or removes the container while the task exists.
     """
 
 
@@ -170,7 +169,7 @@ class SignatureValidationFailed(RuntimeFailure):
 
 _HOLDER = re.compile(r'(?:is reserved for|already reserved for (?:pod|container)) "([^"]+)"')
 _RESERVED = re.compile(r'name "[^"]*" is reserved for |name is reserved$|name "[^"]*" already reserved')
-# "in removing state" is not among these: such a container will never start, so the error is a RuntimeFailure.
+# "in removing state" is missing here: that container will never start, so the error is a RuntimeFailure.
 _STARTED = re.compile(r"is already in starting state|is in CONTAINER_\w+ state|is not in created state")
 _TASK_LEFT = re.compile(r"cannot delete running task ")
 _RECORD_LOST = re.compile(r'get container info: container "([^"]+)" in namespace "[^"]*": not found')
@@ -180,7 +179,7 @@ _BAD_REFERENCE = re.compile(r"failed to parse image reference|invalid reference 
 
 
 def classify(operation: str, code: grpc.StatusCode, message: str) -> CriError:
-    """Return the error for `code` and `message` as the outcome of `operation` (the kubelet's operation_type)."""
+    """Return the error of a call, given its gRPC code, its text, and the kubelet's name of the `operation`."""
     return _kind(operation, code, message)(operation, code.name, message)
 
 
@@ -197,7 +196,8 @@ def go_status(code: str, message: str) -> str:
 
 def _kind(operation: str, code: grpc.StatusCode, message: str) -> type[CriError]:
     match code:
-        # Our own cancellation raises CancelledError and never gets here. The runtime cancels calls when it shuts down.
+        # A cancellation of our own raises CancelledError, so this one is the runtime's: it cancels calls when it shuts
+        # down.
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             return Unavailable
         case grpc.StatusCode.DEADLINE_EXCEEDED if operation == "exec_sync":
@@ -243,7 +243,7 @@ def _pull_failure(message: str) -> type[RuntimeFailure]:
 
 @contextlib.contextmanager
 def believing(operation: str) -> Iterator[None]:
-    """Turn ValidationError into Unreadable: the answer has a value that no pod can have, such as too large a number."""
+    """Turn ValidationError into Unreadable: the answer has a value that is impossible, such as too large a number."""
     try:
         yield
     except ValidationError as error:

@@ -68,7 +68,7 @@ class Keyring:
     """Credentials by registry, the most specific first."""
 
     def __init__(self, credentials: Iterable[tuple[str, Credential]] = ()) -> None:
-        """Take pairs of a registry, as docker's configuration writes it, and its credentials.
+        """Take pairs of a registry, in the spelling of docker's configuration, and its credentials.
 
         As in the kubelet, a registry that is not an address is left out. Two entries for one registry keep their order,
         which is random in the kubelet.
@@ -112,7 +112,7 @@ def credentials_in_secret(
 ) -> list[tuple[str, Credential]]:
     """Return the registries and credentials in a Secret. Raises DockerConfigInvalid, also for a Secret of another type.
 
-    Difference: a Secret of another type, or without its key, is reported in an event; the kubelet ignores it.
+    Difference: a Secret of another type, or without its key, is reported in an event; the kubelet ignores the Secret.
     """
     key = SECRET_KEYS.get(secret_type)
     if key is None:
@@ -142,7 +142,7 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _member(document: dict[str, Any], name: str) -> Any:
-    """Return a member, ignoring case as Go does; the last one counts."""
+    """Return a member of an object. Its name is compared without case, as in Go; the last of several counts."""
     return next((document[key] for key in reversed(document) if key.lower() == name), None)
 
 
@@ -225,7 +225,7 @@ def _address(text: str) -> SplitResult | None:
     """Split an address; None if Go's net/url would refuse it."""
     try:
         address = urlsplit(text)
-        address.port  # noqa: B018  # raises where there is something else than a number
+        address.port  # noqa: B018 # raises if the port is not a number
     except ValueError:
         return None
     return None if re.search(r"[\s\x00-\x1f\x7f\\^`{|}]", address.netloc) else address

@@ -1,4 +1,4 @@
-"""Caches the records of listed items: most items of a list are the same a second later, and need no new translation."""
+"""Caches the records of listed items: most items have not changed a second later, and need no new translation."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _Item = TypeVar("_Item", api_pb2.PodSandbox, api_pb2.Container)
 _Summary = TypeVar("_Summary")
 
 _TURNS: Final = 8
-"""Cached items that no list has had are dropped once the lists have had this many items for each cached one."""
+"""Items that have not been listed are dropped after this many listed items for each cached item."""
 TURN_SECONDS: Final = 30.0
-"""Cached items that no list has had are dropped after this many seconds, even if all lists are empty."""
+"""Items that have not been listed are dropped after this many seconds, even if all lists are empty."""
 
 
 class KnownItems(Generic[_Item, _Summary]):
-    """The records of listed items, by id. A record is returned again only for an item that is equal in every field."""
+    """The records of listed items, by id. A cached record is used only while its item is equal in every field."""
 
     def __init__(self, translated: Callable[[_Item], _Summary], clock: Callable[[], float] = time.monotonic) -> None:
         """Call `translated` for the record of a new or changed item. `clock` returns seconds."""
         self._translated: Callable[[_Item], _Summary] = translated
-        # Two generations: a short list, such as that of a single pod, must not drop the records of all other items.
+        # There are two generations, so that a short list, such as one of a single pod, does not drop all other records.
         self._recent: dict[str, tuple[_Item, _Summary]] = {}
         self._older: dict[str, tuple[_Item, _Summary]] = {}
         self._read = 0
@@ -49,7 +49,7 @@ class KnownItems(Generic[_Item, _Summary]):
         if known is not None and known[0] == item:
             return known[1]
         summary = self._translated(item)
-        # A copy: the item itself would keep the memory of the whole list that it came with.
+        # This copies the item, which itself would keep the memory of its whole list.
         kept = type(item)()
         kept.CopyFrom(item)
         self._recent[item.id] = kept, summary

@@ -60,7 +60,7 @@ class RuntimeStatus:
     runtime_handlers: tuple[RuntimeHandler, ...]
     """The announced handlers; empty from runtimes that announce none (containerd 1.6)."""
     info: Mapping[str, str]
-    """The runtime's own words, usually JSON; empty unless verbose."""
+    """The runtime's additional information, usually JSON; empty unless verbose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class SandboxStatus:
     created_at: datetime | None
     network_mode: NetworkMode
     ip: str | None
-    """Primary address in the runtime's spelling; "" if it has none, None if there is no network status at all."""
+    """Primary address in the runtime's spelling; "" = no address, None = the status has no network part."""
     additional_ips: tuple[str, ...]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -102,7 +102,7 @@ class SandboxStatus:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSummary:
-    """A container as it appears in a list: without exit code, and with no time but its creation."""
+    """A container as it appears in a list: without an exit code, and with its time of creation only."""
 
     id: str
     sandbox_id: str
@@ -208,7 +208,7 @@ class ImageFsInfo:
 
     image_filesystems: tuple[FilesystemUsage, ...]
     container_filesystems: tuple[FilesystemUsage, ...] = field(default=())
-    """Empty from older runtimes; then containers use the images' file system."""
+    """The containers' file systems; empty from older runtimes, where containers use the images' file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,21 +222,21 @@ class CpuUsage:
     nano_cores: int | None
     """The rate that the runtime calculates, in billionths of a core over an unknown interval; None = not given.
 
-    containerd 1.6 takes the interval since the last request, and returns 0 the first time."""
+    containerd 1.6 calculates it since the last request, and returns 0 the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryUsage:
-    """Use of memory, in bytes; None = the runtime does not report it."""
+    """Memory use in bytes; None = the runtime does not report the value."""
 
     measured_at_ns: int
     """Time of the measurement by the runtime's clock, in nanoseconds since 1970."""
     usage_bytes: int | None = None
-    """All that is used, page cache included."""
+    """All used memory, page cache included."""
     working_set_bytes: int | None = None
     """The working set, which cannot be reclaimed without harm."""
     available_bytes: int | None = None
-    """The limit without the working set; None without a limit."""
+    """The limit minus the working set; None without a limit."""
     rss_bytes: int | None = None
     page_faults: int | None = None
     """Cumulative, like the following fields."""
@@ -285,8 +285,8 @@ class SandboxStats:
     cpu: CpuUsage | None = None
     memory: MemoryUsage | None = None
     interfaces: tuple[InterfaceUsage, ...] = ()
-    """The interfaces of the pod's network namespace, first the one with its address; () if the runtime does not report
-    them."""
+    """The interfaces of the pod's network namespace, beginning with the one that has its address; () if the runtime
+    does not report them."""
     network_measured_at_ns: int = 0
     processes: int | None = None
     """The number of processes; None if the runtime does not report it."""
@@ -310,7 +310,7 @@ class CriRuntime(Protocol):
         ...
 
     async def runtime_config(self, *, default: CgroupDriver = "cgroupfs") -> CgroupDriver:
-        """Return the cgroup driver: by RuntimeConfig, else by the configuration that Status shows, else `default`."""
+        """Return the cgroup driver from RuntimeConfig, else from the configuration in Status, else `default`."""
         ...
 
     async def update_runtime_config(self, *, pod_cidr: str) -> None:
@@ -424,7 +424,7 @@ class CriRuntime(Protocol):
         ...
 
     def container_events(self) -> AsyncGenerator[ContainerEvent, None]:
-        """Yield events of all containers and sandboxes, of all owners, from now on until the runtime ends the stream.
+        """Yield the events of all owners' containers and sandboxes, from now until the runtime ends the stream.
 
         Has no timeout. Raises Unimplemented from a runtime without events (containerd before 1.7).
         """
@@ -433,7 +433,7 @@ class CriRuntime(Protocol):
     async def update_pod_sandbox_resources(
         self, sandbox_id: str, *, overhead: LinuxResources, resources: LinuxResources
     ) -> None:
-        """Announce a sandbox's new resources and its overhead before they are applied to its cgroup.
+        """Announce the new resources and the overhead of a sandbox before they are applied to its cgroup.
 
         Values that are 0 or empty are left unchanged. Most runtimes raise Unimplemented.
         """
@@ -450,7 +450,7 @@ class CriRuntime(Protocol):
     async def pull_image(
         self, image: str, *, credential: Credential | None = None, sandbox_config: SandboxConfig | None = None
     ) -> str:
-        """Pull an image with this credential, however long that takes; return the reference that it resolved to.
+        """Pull an image with this credential, without a timeout; return the reference that its name resolved to.
 
         The error's text has the registry's answer, but never the password.
         """
@@ -472,5 +472,5 @@ class CriRuntime(Protocol):
         ...
 
     async def image_fs_info(self) -> ImageFsInfo:
-        """Return how much of their disks the images and the containers use."""
+        """Return the disk use of the images and of the containers."""
         ...

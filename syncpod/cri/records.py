@@ -1,7 +1,7 @@
 """Converts CRI messages to the port's records, and the names of stop signals to CRI's numbers and back.
 
-Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None), enums
-(an unknown value of a later CRI becomes the most cautious one), and values that fail the checks in `answers`.
+Values are copied unchanged, except times (nanoseconds since the epoch become UTC datetimes, 0 becomes None), enums (a
+value of a later CRI becomes the most cautious known one), and values that fail the checks in `answers`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _STOP_SIGNAL: Final = "org.opencontainers.image.stopSignal"
 _FILES: Final = "syncpod.dev/files"
-"""The embedded runtime's annotation of an image: whether its containers have the image's files or the machine's."""
+"""An annotation of images in the embedded runtime: their containers have the image's files, or the machine's."""
 
 _CONTAINER_STATES: Final[Mapping[int, ContainerRuntimeState]] = {
     api_pb2.CONTAINER_CREATED: "created",
@@ -147,7 +147,7 @@ def sandbox_image(info: Mapping[str, str]) -> str:
 
 
 def unenforced_limits(info: Mapping[str, str]) -> Mapping[str, str]:
-    """Return why the runtime cannot enforce limits, by resource, from the embedded runtime's verbose Status.
+    """Return by resource why limits cannot be enforced, from the embedded runtime's verbose Status.
 
     Empty for a runtime that enforces all limits, or does not report this.
     """
@@ -360,7 +360,7 @@ def _interface_usage(usage: api_pb2.NetworkInterfaceUsage) -> InterfaceUsage:
 
 
 def _given(message: Message, field: str) -> int | None:
-    """Return a number that may be absent; None if it is."""
+    """Return the value of an optional number; None if it is absent."""
     return int(getattr(message, field).value) if message.HasField(field) else None
 
 

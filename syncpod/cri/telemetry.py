@@ -61,13 +61,13 @@ _LOSING_SUPPORT = _METER.create_gauge(
 
 
 def without_runtime_config() -> None:
-    """Record that the runtime lacks RuntimeConfig, which kubelets are to require from 1.37 on (app/server.go)."""
+    """Record that the runtime lacks RuntimeConfig, which kubelets will require from 1.37 on (app/server.go)."""
     _LOSING_SUPPORT.set(1, {"version": "1.37.0"})
 
 
 @contextmanager
 def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> Iterator[None]:
-    """Record one call: its span `cri.<name>`, its count, its duration, and whether it failed or was cancelled.
+    """Record one call in its span `cri.<name>` and in metrics: its count, its duration, its failure or cancellation.
 
     `name` is the kubelet's operation_type, and `rpc` the full method name. The span shows only `attributes`: names and
     ids, never configurations, because environments hold secrets.
@@ -98,7 +98,7 @@ def operation(name: str, *, rpc: str, attributes: Mapping[str, str | int]) -> It
 
 @contextmanager
 def sandbox_run(runtime_handler: str) -> Iterator[None]:
-    """Record one RunPodSandbox call: its duration, and whether it failed, by runtime handler."""
+    """Record the duration and the failure of one RunPodSandbox call, by runtime handler."""
     labels = {"runtime_handler": runtime_handler}
     started = time.monotonic()
     try:

@@ -10,8 +10,8 @@ from pathlib import Path
 def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path | None = None) -> None:
     """Replace a file's content atomically; text is written as UTF-8.
 
-    A reader sees either the old content or the new, also after a crash. With `durable` the new content is on disk when
-    this returns and survives a power cut; without it, a power cut may lose the change. The new file has mode 0600,
+    A reader sees either the old content or the new one, even after a crash. With `durable` the new content is on disk
+    when this returns and survives a power cut; without it, a power cut may lose the change. The new file has mode 0600,
     whatever mode the old file had. It is written under a hidden name beside `path`, or as `draft`, which must be on the
     same file system; a draft left by a crash is overwritten. The caller must keep out other writers. Blocks. Raises
     OSError, and then leaves no draft behind.
@@ -32,14 +32,14 @@ def replace_file(path: Path, content: str | bytes, *, durable: bool, draft: Path
         with contextlib.suppress(OSError):
             draft.unlink()
         if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)  # an error of a write, such as on a full disk, names no file
+            error.filename = str(path)  # a failed write, as on a full disk, names no file
         raise
     if durable:
         sync_directory(path.parent)
 
 
 def _made_anew(draft: Path) -> int:
-    """Make an empty file, in place of one that a crash has left; return its descriptor. Raises OSError."""
+    """Replace the file by an empty one, and return its descriptor. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(draft, flags, 0o600)
@@ -58,7 +58,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Sync a directory, so that files that were made, renamed or removed in it stay so after a power cut. Blocks.
+    """Sync a directory, so that the creation, renaming and removal of files in it survive a power cut. Blocks.
 
     Raises OSError.
     """

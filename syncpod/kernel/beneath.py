@@ -1,7 +1,7 @@
 """Opens files in a directory that others write to, without ever leaving that directory.
 
 A container may replace a directory by a symlink at any moment. So no path is checked first and opened later: every step
-goes from an open directory to an open entry of it.
+opens one entry of a directory that is already open.
 """
 
 import errno
@@ -49,8 +49,9 @@ def open_beneath(root: int, relative: str) -> int:
 def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> int:
     """Open the entry `relative` beneath the open directory `root`, following no symlink at all; the caller closes it.
 
-    `flags` and `mode` are those of open(2); opening a FIFO or a device does not block. For files of ours in directories
-    that others may write to. Raises OSError: ELOOP or ENOTDIR where a symlink is in the way, :class:`LeadsOut`.
+    `flags` and `mode` are those of open(2); opening a FIFO or a device does not block. Use it for our own files in
+    directories that others may write to. Raises :class:`LeadsOut`, OSError: ELOOP or ENOTDIR if a symlink is in the
+    way.
     """
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     *above, name = [part for part in relative.split("/") if part not in ("", ".")] or ["."]
@@ -68,12 +69,12 @@ def open_without_links(root: int, relative: str, flags: int, mode: int = 0) -> i
 
 
 def make_beneath(root: int, relative: str, mode: int) -> int:
-    """Make a directory beneath `root`, and its missing parents, each with `mode`; return the directory open.
+    """Make a directory beneath `root`, and its missing parents, each with `mode`; return its descriptor.
 
     `relative` must not contain `..`. Each directory is made inside an open one. So no symlink among the new directories
     is followed, and the target of a dangling symlink is never made (subpath_linux.go, v1.36, SafeMakeDir; difference:
-    two callers that make the same directory at the same time both succeed). Raises as :func:`open_beneath`, and
-    FileExistsError if something other than a directory is in the way.
+    two callers that make the same directory at the same time both succeed). Raises the errors of :func:`open_beneath`,
+    and FileExistsError if something other than a directory is in the way.
     """
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     if ".." in parts:
@@ -93,7 +94,7 @@ def make_beneath(root: int, relative: str, mode: int) -> int:
 def read_beneath(root: int, relative: str, limit_bytes: int) -> bytes:
     """Return the content of a regular file beneath `root`.
 
-    Raises as :func:`open_beneath`, and EFBIG above the limit.
+    Raises the errors of :func:`open_beneath`, and OSError with EFBIG above the limit.
     """
     opened = open_beneath(root, relative)
     try:
@@ -113,8 +114,7 @@ def read_beneath(root: int, relative: str, limit_bytes: int) -> bytes:
 def walk_beneath(root: int, relative: str) -> int:
     """Open a path as :func:`open_beneath` does, but entry by entry, on a kernel without openat2 (before 5.6).
 
-    `..` goes back to the directory that the path came through. That directory is still open, so a rename does not
-    matter.
+    `..` goes back to the directory before it on the path, which is still open, so a rename does not matter.
     """
     if relative.startswith("/"):
         raise LeadsOut(errno.EXDEV, "leads out of its directory", relative)
@@ -163,7 +163,7 @@ def _openat2(root: int, relative: str) -> int:
 
 
 def _existing_part(root: int, parts: list[str]) -> tuple[int, int]:
-    """Open the deepest directory of the path that exists; return it and how many parts lead to it."""
+    """Open the deepest existing directory of the path; return it and the number of parts that lead to it."""
     found, done = os.dup(root), 0
     for count in range(1, len(parts) + 1):
         try:
@@ -179,7 +179,7 @@ def _existing_part(root: int, parts: list[str]) -> tuple[int, int]:
 
 
 def _make_directory(parent: int, name: str, mode: int) -> int:
-    """Make a directory in an open one unless it exists, and return it open."""
+    """Make a directory in an open one, unless it exists; return its descriptor."""
     try:
         os.mkdir(name, mode, dir_fd=parent)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Limits for each client of a server: connections at a time, and a budget of calls or bytes per second."""
+"""Limits for each client of a server: concurrent connections, and a budget of calls or bytes per second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OF_A_STRANGER: Final = 4
 """Maximum number of concurrent connections of one other user, or of one other machine. Further connections are closed
 at once."""
 _UNKNOWN: Final = -1
-"""Stands for all users of this machine whom the kernel does not name."""
+"""Stands for all users of this machine whom the kernel cannot identify."""
 _REMEMBERED: Final = 1_000
 """A budget with more clients than this drops the entries of those whose whole burst is available again."""
 
@@ -50,7 +50,7 @@ class Callers:
     def counted(self, connection: Connection) -> Iterator[bool]:
         """Count a connection during the block; yield whether it should be served."""
         client, server = connection.get_extra_info("peername"), connection.get_extra_info("sockname")
-        peer = self._peer_of(client, server) if client and server else None  # it may be gone already
+        peer = self._peer_of(client, server) if client and server else None  # the client may be gone already
         caller = peer.uid if peer is not None else _machine(client, server)
         self._open[caller] += 1
         try:
@@ -59,7 +59,7 @@ class Callers:
             self._open -= Counter([caller])  # this also drops a count of zero
 
     def is_owners(self, connection: Connection) -> bool:
-        """Return whether a connection is known to be the owner's, or root's."""
+        """Return whether the owner or root is known to have made this connection."""
         client, server = connection.get_extra_info("peername"), connection.get_extra_info("sockname")
         peer = self._peer_of(client, server) if client and server else None
         return peer is not None and peer.uid in (0, os.geteuid())
@@ -81,7 +81,7 @@ class Budget:
         """Let each client spend `burst` at once after a pause, and `per_second` on average."""
         self._per_second, self._burst = per_second, burst
         self._spent: dict[str, tuple[float, float]] = {}
-        """By client: the amount that still counts, and when that amount was computed."""
+        """By client: the spent amount that still counts, and the time for which it was computed."""
         self._forget_at = _REMEMBERED
 
     def spend(self, who: str, now: float, amount: float = 1) -> bool:
@@ -113,13 +113,13 @@ def machine_of(host: str) -> str:
 
 
 def _address(host: str) -> IPv4Address | IPv6Address:
-    """Return a client's address without its zone; of an IPv4-mapped IPv6 address, the IPv4 one."""
+    """Return a client's address without its zone; an IPv4-mapped IPv6 address becomes IPv4."""
     address = ip_address(host.partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def _machine(client: Address | None, server: Address | None) -> int | str:
-    """Return the machine of a client without a known user; _UNKNOWN for this machine, and for a closed connection."""
+    """Return the other machine that a client is on; _UNKNOWN for this machine and for a closed connection."""
     if not client or not server or client[0] == server[0] or _address(client[0]).is_loopback:
         return _UNKNOWN
     return machine_of(client[0])

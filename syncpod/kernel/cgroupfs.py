@@ -1,6 +1,6 @@
-"""Cgroups as files, of both versions: where the hierarchies are mounted, and making, killing and removing cgroups.
+"""Cgroups of both versions, as files: finds their hierarchies, and makes, kills and removes cgroups.
 
-Supervisors import this: it needs only the standard library.
+Supervisors import this, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Hierarchy:
 
 
 def hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
-    """Return every visible mount of a cgroup hierarchy: one per mount point, the topmost."""
+    """Return every visible mount of a cgroup hierarchy: the topmost at each mount point."""
     found: dict[str, Hierarchy] = {}
     for mount in mounts:
         if mount.file_system in ("cgroup", "cgroup2"):
@@ -59,7 +59,10 @@ def hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
 
 
 def whole_hierarchies(mounts: Iterable[Mount]) -> tuple[Hierarchy, ...]:
-    """Return every hierarchy that is mounted from its root. Version 1 has one for each controller or group of them."""
+    """Return every hierarchy that is mounted from its root.
+
+    Version 1 has a hierarchy for each controller, or for a group of controllers.
+    """
     return tuple(each for each in hierarchies(mounts) if _WHOLE.fullmatch(each.shown))
 
 
@@ -173,7 +176,7 @@ def remove_tree(directory: Path) -> None:
 def processes_of(cgroup: Path) -> frozenset[int]:
     """Return the processes of the cgroup itself; none if it is gone or threaded. Raises OSError.
 
-    0 stands for a process that this pid namespace does not see.
+    0 stands for a process that is invisible in this pid namespace.
     """
     try:
         return frozenset(map(int, (read(cgroup / "cgroup.procs") or "").split()))
@@ -185,7 +188,7 @@ def processes_of(cgroup: Path) -> frozenset[int]:
 
 
 def processes_below(cgroup: Path) -> tuple[int, ...]:
-    """Return all processes in a cgroup and below it, except those that this pid namespace does not see.
+    """Return all processes in a cgroup and below it, except those that are invisible in this pid namespace.
 
     Raises OSError.
     """
@@ -198,7 +201,7 @@ def processes_below(cgroup: Path) -> tuple[int, ...]:
 def kill_processes(cgroup: Path) -> tuple[int, ...]:
     """Send SIGKILL to each process in a cgroup and below it; return these processes. Raises OSError.
 
-    A process may end at any moment and its id be given to another. Each is therefore held by a pidfd first and must
+    A process may end at any moment, and another may then get its id. So each process is first held by a pidfd, and must
     then still be in the cgroup.
     """
     listed = processes_below(cgroup)

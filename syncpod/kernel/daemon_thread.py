@@ -23,8 +23,8 @@ class DaemonThreads:
     """Daemon threads that are started when none is free. All methods belong to one event loop.
 
     A hung thread of a pool is lost to all users of the pool. Here a hung thread blocks neither other work nor the end
-    of the process. A thread that has done its work waits for more for a while: starting a thread blocks the event loop
-    until that thread runs, which on a busy machine takes longer than the work.
+    of the process. A thread that has done its work waits a while for more: the start of a thread blocks the event loop
+    until the thread runs, which may take longer than the work.
     """
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class DaemonThreads:
         """Run `work` in a thread, which has that name meanwhile; return a future for its result.
 
         Cancelling the future does not stop the work. If no thread can be started, because the machine or this user has
-        no process id left, the work begins once one can. Until then it looks like work that hangs, for which callers
-        are prepared.
+        no process id left, the work begins once one can. Until then it looks like work that hangs; callers are prepared
+        for that.
         """
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[_T] = loop.create_future()
@@ -76,7 +76,7 @@ class DaemonThreads:
         mine: SimpleQueue[Callable[[], None]] = SimpleQueue()
         while True:
             work()
-            del work  # the objects that it refers to are not kept while the thread waits
+            del work  # otherwise the waiting thread would keep the objects of the work
             threading.current_thread().name = "idle"
             self._free.append(mine)
             try:
@@ -84,7 +84,7 @@ class DaemonThreads:
             except Empty:
                 try:
                     self._free.remove(mine)
-                except ValueError:  # it was given work just now
+                except ValueError:  # the thread has just been given work
                     work = mine.get()
                 else:
                     return

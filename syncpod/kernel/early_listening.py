@@ -1,8 +1,7 @@
 """Sockets that listen before their process can answer, so that early connections wait and are not refused.
 
-A node's ports are bound by the process that starts first, and are inherited by the program that replaces it. The kernel
-queues connections meanwhile; no request is answered before that program can answer it. The process has one set of such
-sockets, which is kept in this module.
+The process that starts first binds the node's ports, and the program that replaces it inherits them. The kernel queues
+connections meanwhile. This module keeps the one set of these sockets of the process.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _waiting: Final[dict[Place, socket.socket]] = {}
 def listen_first(places: Iterable[Place]) -> None:
     """Listen at these places, except those that cannot be bound, have port 0, or have no IP address.
 
-    Their servers bind these exceptions, or refuse them. A host name would need a lookup.
+    Their servers bind or refuse such places. A host name would need a lookup.
     """
     for address, port in places:
         if port and (address, port) not in _waiting:

@@ -1,7 +1,7 @@
 """Watches a directory for changes, by inotify(7).
 
 The kernel's notices are reduced to a :class:`DirectoryChange` and the names of removed files. An overflow of the
-kernel's queue is only one more change.
+kernel's queue counts as a change, too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class DirectoryWatch:
             raise
 
     async def noticed(self, seconds: float) -> DirectoryChange:
-        """Return the change since the last call; wait for one for at most `seconds`."""
+        """Return the change since the last call; if there is none, wait for one for at most `seconds`."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()
         loop.add_reader(self._descriptor, readable.set)
         try:
@@ -78,7 +78,7 @@ class DirectoryWatch:
         return self._read()
 
     def take_gone(self) -> tuple[str, ...]:
-        """Return the names of files that were removed or moved away since the last call; some may exist again.
+        """Return the names of files that were removed or moved away since the last call; such a file may exist again.
 
         Hidden files are not among them.
         """

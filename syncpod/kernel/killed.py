@@ -1,7 +1,7 @@
 """Detects a process that was killed but is still there, because one of its threads waits for a disk that hangs.
 
-A call that a FUSE server has taken and does not answer cannot be interrupted, not even by SIGKILL. Until it returns,
-the process keeps all its open files, sockets and locks, but none of its threads runs its program any more.
+Not even SIGKILL interrupts a call that a FUSE server has taken and does not answer. Until the call returns, the process
+keeps all its open files, sockets and locks, but none of its threads runs its program any more.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ from pathlib import Path
 from typing import Final
 
 _SIGKILL: Final = 1 << 8
-"""The bit of SIGKILL in a set of signals of /proc."""
+"""The bit of SIGKILL in the sets of signals that /proc shows."""
 
 _EXITING: Final = 0x4
-"""The kernel's PF_EXITING: a thread that has taken its SIGKILL, and will not return to its program."""
+"""The kernel's PF_EXITING: the thread has taken its SIGKILL, and will not return to its program."""
 
 _ENDING_SECONDS: Final = 1.0
-"""Seconds in which the other threads of a killed process must follow: for a moment, a thread shows neither the signal
-nor its end."""
+"""Maximum seconds until all threads of a killed process show the signal or their end; at first, some show neither."""
 
 _PAUSE_SECONDS: Final = 0.005
 
 
 def is_killed_with(pid: int, opened: int) -> bool:
-    """Return whether a process was killed, is still there, and has the file behind `opened`, a descriptor, open.
+    """Return whether a process was killed, still exists, and has the file of the descriptor `opened` open.
 
-    A process was killed if each of its threads has ended, or has a SIGKILL that ends it before it runs on. This cannot
-    be revoked, and such threads start no others. If only some threads have a SIGKILL, the others get a second to
-    follow. False for a process that is gone, or that this user may not inspect. Raises OSError.
+    A process counts as killed if each of its threads has ended, or has a SIGKILL that ends it before it runs on: this
+    cannot be revoked, and such threads start no others. If only some threads have a SIGKILL, this waits up to a second
+    for the others. False for a process that is gone, or that this user may not inspect. Raises OSError.
     """
     until = time.monotonic() + _ENDING_SECONDS
     try:
@@ -93,5 +92,5 @@ def _has_open(thread: Path, opened: int) -> bool:
     wanted = Path(f"/proc/self/fd/{opened}").readlink()
     try:
         return any(each.readlink() == wanted for each in (thread / "fd").iterdir())
-    except (FileNotFoundError, ProcessLookupError):  # it is just ending: another thread shows the files
+    except (FileNotFoundError, ProcessLookupError):  # this thread is ending; another one shows the files
         return False

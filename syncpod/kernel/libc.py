@@ -1,6 +1,6 @@
 """The Linux system calls that Python lacks, bound to libc. Each raises OSError, with its path argument.
 
-Containers' supervisors are forked with this imported: it needs nothing but ctypes.
+Containers' supervisors are forked with this module imported, so it uses nothing but ctypes.
 """
 
 from __future__ import annotations
@@ -91,15 +91,15 @@ def prctl(option: int, argument: int = 0, second: int = 0) -> int:
 
 
 def name_process(name: str) -> None:
-    """Give this process the name that `ps -o comm` shows; its first 15 bytes count."""
+    """Set the name of this process that `ps -o comm` shows, to the first 15 bytes of `name`."""
     text = ctypes.create_string_buffer(name.encode()[:15])
     _checked(_libc.prctl(ctypes.c_int(PR_SET_NAME), text, *(ctypes.c_ulong(0),) * 3))
 
 
 def title_process(title: str) -> None:
-    """Replace this process's command line, as `ps -o args` shows it, by as much of `title` as fits.
+    """Replace this process's command line, which `ps -o args` shows, by the part of `title` that fits.
 
-    It overwrites the memory of the original arguments, which Python has copied and does not read again.
+    This overwrites the original arguments in memory, which Python has copied and does not read again.
     """
     with open("/proc/self/stat", "rb") as file:  # noqa: PTH123
         fields = file.read().rpartition(b")")[2].split()
@@ -110,7 +110,7 @@ def title_process(title: str) -> None:
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones (`CLONE_NEW…`)."""
+    """Move this process into new namespaces (`CLONE_NEW…`)."""
     _checked(_libc.unshare(ctypes.c_int(flags)))
 
 
@@ -164,7 +164,7 @@ def madvise(address: int, length: int, advice: int) -> None:
 
 
 def malloc_trim() -> None:
-    """Have libc return to the kernel the free memory between its used blocks; do nothing where libc cannot."""
+    """Return libc's free memory between its used blocks to the kernel; do nothing if libc cannot."""
     if (trim := getattr(_libc, "malloc_trim", None)) is not None:  # only glibc has it
         trim(ctypes.c_size_t(0))
 
@@ -172,7 +172,7 @@ def malloc_trim() -> None:
 def map_large_blocks(least_bytes: int) -> None:
     """Have libc return each block of at least `least_bytes` bytes to the kernel as soon as it is free.
 
-    By itself glibc keeps up to 32 MiB of such blocks once a few have been freed. Does nothing where libc cannot.
+    By default glibc keeps up to 32 MiB of free blocks. Does nothing where libc cannot.
     """
     if (mallopt := getattr(_libc, "mallopt", None)) is not None:
         mallopt(ctypes.c_int(_M_MMAP_THRESHOLD), ctypes.c_int(least_bytes))
@@ -181,8 +181,8 @@ def map_large_blocks(least_bytes: int) -> None:
 def share_arenas(number: int) -> None:
     """Have all threads take memory from at most `number` of libc's arenas. Call this before any thread starts.
 
-    By itself glibc makes up to eight arenas for each core. Each keeps the free memory between its blocks, and a freed
-    block goes back to the arena of the thread that allocated it. Does nothing where libc cannot.
+    By default glibc makes up to eight arenas for each core. Each arena keeps the free memory between its blocks, and a
+    freed block returns to the arena that it came from. Does nothing where libc cannot.
     """
     if (mallopt := getattr(_libc, "mallopt", None)) is not None:
         mallopt(ctypes.c_int(_M_ARENA_MAX), ctypes.c_int(number))
@@ -217,7 +217,7 @@ def make_read_only(path: str, *, recursive: bool) -> None:
     """Make the mount at `path` read-only and, with `recursive`, all mounts beneath it.
 
     Before Linux 5.12, a recursive change raises OSError (ENOSYS); a single mount is remounted with its present flags,
-    because a user namespace may not drop any of them.
+    because a process in a user namespace may not drop any of these flags.
     """
     attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
     result = _libc.syscall(
@@ -247,7 +247,10 @@ def pivot_root() -> None:
 
 
 def unmount(path: str | os.PathLike[str], flags: int) -> None:
-    """Unmount the topmost mount at `path`; with `MNT_DETACH`, also all mounts beneath it, and even if it is in use."""
+    """Unmount the topmost mount at `path`.
+
+    With `MNT_DETACH`, unmount it even if it is in use, with all mounts beneath it.
+    """
     _checked(_libc.umount2(_encoded(path), ctypes.c_int(flags)), path)
 
 

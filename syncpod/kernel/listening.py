@@ -1,4 +1,4 @@
-"""Listening sockets: how many connections wait in the kernel, and the log while none can be accepted."""
+"""Listening sockets: the backlog of connections, and the log while none can be accepted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
-"""Maximum number of connections that wait to be accepted. The kernel lowers it to net.core.somaxconn, 4096 by
-default."""
+"""Maximum number of connections that wait to be accepted. The kernel's limit is net.core.somaxconn, 4096 by default."""
 
 SOCKET_PATH_BYTES: Final = 107
 """The longest path of a unix socket that Linux accepts, in bytes."""
@@ -46,8 +45,8 @@ def why_unusable(socket_path: str | Path) -> str:
 def take_crowds(server: asyncio.Server) -> asyncio.Server:
     """Set the backlog of a server that listens already, and return the server.
 
-    asyncio has one number for the backlog and for the connections that it accepts in one turn of the loop. Its default
-    of a hundred is right only for the connections of one turn.
+    asyncio uses one number both for the backlog and for the connections that it accepts in one turn of the loop. Its
+    default of 100 is right only for the latter.
     """
     for listening in server.sockets:
         with socket.socket(fileno=os.dup(listening.fileno())) as same:

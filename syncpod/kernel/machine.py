@@ -17,13 +17,13 @@ _ROUTED: Final = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"
 
 
 def architecture() -> str:
-    """Return the machine's architecture by Go's name for it, which a v1 Node and an OCI image use."""
+    """Return Go's name of the machine's architecture, which a v1 Node and an OCI image use."""
     machine = os.uname().machine
     return _BY_MACHINE.get(machine, machine)
 
 
 def own_addresses() -> tuple[str, ...]:
-    """Return the source addresses of the default routes, IPv4 first; without a route, an interface's address.
+    """Return the source addresses of the default routes, IPv4 first; without a default route, an interface's address.
 
     Sends no packets.
     """

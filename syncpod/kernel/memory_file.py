@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def memory_file(text: str) -> Iterator[str]:
-    """Yield a path under which only this process reads `text`, during the block. Raises OSError."""
+    """Yield a path from which only this process can read `text` during the block. Raises OSError."""
     opened = os.memfd_create("syncpod", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(opened), "w") as file:

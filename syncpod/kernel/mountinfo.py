@@ -22,7 +22,7 @@ class Mount(NamedTuple):
     root: str
     """The directory of the file system that is mounted; ``/`` is all of it."""
     mount_point: str
-    """Where it is mounted, an absolute path without symlinks."""
+    """The absolute path at which it is mounted, without symlinks."""
     propagation: tuple[str, ...]
     """``shared:1``, ``master:2`` and so on; empty for a private mount."""
     file_system: str
@@ -39,15 +39,15 @@ def read_mounts(file: Path = MOUNTINFO, *, file_system: str = "") -> tuple[Mount
 def parse_mounts(text: bytes, *, file_system: str = "") -> tuple[Mount, ...]:
     """Return the mounts of a mountinfo text. A later one hides an earlier one at the same mount point.
 
-    Only mounts whose type begins with `file_system` are returned. The others are not parsed: each pod adds a few, and a
-    full node has a thousand of them.
+    Only mounts whose type begins with `file_system` are returned. Others are not parsed, which saves time on a full
+    node with its thousand mounts.
 
     Fields are separated by exactly one space and lines by exactly one newline: a source may be empty, and a path may
     hold any other white space. Raises ValueError for a text that is not mountinfo.
     """
     lines = (line for line in text.split(b"\n") if line)
     if file_system:
-        begin = b" - " + os.fsencode(file_system)  # no field has a space, so nothing before the separator looks like it
+        begin = b" - " + os.fsencode(file_system)  # no field has a space, so the text before the separator cannot match
         lines = (line for line in lines if begin in line)
     found = (_mount(line.split(b" ")) for line in lines)
     return tuple(each for each in found if each.file_system.startswith(file_system))

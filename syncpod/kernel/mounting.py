@@ -1,4 +1,4 @@
-"""Mounts on the node: a tmpfs, huge pages, or a bind mount; and unmounts.
+"""Makes mounts on the node (a tmpfs, huge pages, a bind mount), and unmounts them.
 
 A runtime sees these mounts if it is in this process's mount namespace, or in one to which the surrounding mount
 propagates. Every function blocks, is safe to repeat, and raises OSError with the place and the attempted call.
@@ -30,9 +30,9 @@ def effective_capabilities(pid: int) -> int:
 def mount_tmpfs(path: Path, size_bytes: int | None, mode: int) -> None:
     """Mount a tmpfs at a directory.
 
-    `size_bytes` is its limit; None = the kernel's default, half of the memory. `mode` is its root's. The tmpfs is kept
-    out of swap where the kernel supports that (6.4). Does nothing if something is mounted there already, so a repeated
-    call never hides files that were written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
+    `size_bytes` is its limit; None = the kernel's default, half of the memory. `mode` is the mode of its root. The
+    tmpfs is kept out of swap where the kernel supports that (6.4). Does nothing if something is mounted there already,
+    so a repeated call never hides files that were written (emptydir/empty_dir.go, v1.36, setupTmpfs). Raises OSError.
     """
     if is_mount(path):
         return
@@ -57,10 +57,10 @@ def mount_hugetlbfs(path: Path, page_bytes: int, mode: int) -> None:
 
 
 def bind(source: int | Path, target: Path) -> None:
-    """Bind a file or directory at `target`, which must be of the same kind, without the mounts beneath it.
+    """Bind a file at the file `target`, or a directory at the directory `target`, without the mounts beneath it.
 
-    A source may be an open descriptor (O_PATH is enough): then exactly the file that was opened is bound, even if its
-    name now means another. Raises OSError.
+    The source may be an open descriptor (O_PATH is enough): then exactly the opened file is bound, even if its name now
+    means another one. Raises OSError.
     """
     _mount(f"/proc/self/fd/{source}" if isinstance(source, int) else os.fspath(source), target, "", libc.MS_BIND, "")
 
@@ -81,7 +81,7 @@ def share(directory: Path) -> None:
 
 
 def is_bound_to_itself(directory: Path) -> bool:
-    """Return whether a directory has exactly one mount, which shows that directory itself, as `share` makes it.
+    """Return whether the only mount at a directory is the directory itself, as `share` makes it.
 
     The directory must be absolute and without symlinks. Raises OSError.
     """

@@ -15,7 +15,7 @@ _LOCK_PAUSE_SECONDS: Final = 0.001
 
 
 def next_number(path: Path) -> int:
-    """Return a number higher than all earlier ones of this file: the time in microseconds, or the highest plus one.
+    """Return a number above all earlier ones of this file: the time in microseconds, or the highest plus one.
 
     Blocks briefly. Raises OSError.
     """
@@ -32,7 +32,7 @@ def next_number(path: Path) -> int:
 
 @contextlib.contextmanager
 def _locked(opened: int) -> Iterator[None]:
-    """Hold the file's lock during the block, if it is free within 50 ms: a stopped holder must not stop the node.
+    """Hold the file's lock during the block, or go on without it after 50 ms: a stopped holder must not stop the node.
 
     Without the lock, two processes could give the same number to two commands, and a workflow would refuse one.
     """

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 _ASYNCIO_SAYS: Final = ("error while attempting to bind on address", "Connect call failed", "Multiple exceptions")
-"""The beginnings of asyncio's texts, which repeat the address in Python's form."""
+"""Beginnings of asyncio's own error texts, which repeat the address in Python's form."""
 _IN_RUST: Final = re.compile(r"\(os error ([0-9]{1,4})\)|\bOs \{ code: ([0-9]{1,4}),")
 _REMEDIES: Final = {
     errno.ENOSPC: "make room on its disk",
@@ -42,7 +42,7 @@ _REMEDIES: Final = {
 
 
 def why_of(error: OSError) -> str:
-    """Return why a call to the system failed, in the system's words or ours, without the file."""
+    """Return the reason why a system call failed, in the system's words or ours, without the file's name."""
     if type(error).__module__ == "ssl":  # the numbers of these errors are not errno's
         said = getattr(error, "verify_message", "") or getattr(error, "reason", "")
         return str(said).lower().replace("_", " ") if said else "TLS failed"
@@ -74,7 +74,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def error_within(text: str) -> OSError | None:
-    """Return the OSError that a library in Rust names in a text; None if it cannot be mended on this machine."""
+    """Return the OSError that a Rust library names in an error's text; None if it cannot be mended on this machine."""
     found = _IN_RUST.search(text)
     error = OSError(number := int(found[1] or found[2]), os.strerror(number)) if found else None
     return error if error is not None and is_of_the_machine(error) else None

@@ -24,12 +24,12 @@ class NotOurs(Exception):
 
 
 def require_ours(directory: Path) -> None:
-    """Raise NotOurs if another account could have written to the directory, or can put something in its place.
+    """Raise NotOurs if another account could have written to the directory, or can replace it.
 
-    The directory must belong to this user or to root, and be writable by nobody else. So must each directory on the way
-    to it; there the sticky bit is enough, as in /tmp. Symlinks on the way are followed one by one, and the directories
-    that contain them are checked too. This user's own primary group may write: distributions give it no other members.
-    A directory that does not exist yet passes. Blocks. Raises OSError if one cannot be examined.
+    The directory must belong to this user or to root, and be writable by nobody else. Each directory on the way must be
+    so, too, or have the sticky bit, as /tmp has. Symlinks on the way are followed one by one, and the directories that
+    contain them are checked too. This user's own primary group may write: distributions give it no other members. A
+    missing directory passes. Blocks. Raises OSError if a directory cannot be examined.
     """
     pending = deque(Path(os.path.abspath(directory)).parts[1:])  # noqa: PTH100  # a link must not be resolved yet
     place, links = Path("/"), 0

@@ -68,7 +68,7 @@ def find_peer(client: Address, server: Address) -> Peer | None:
 def peer_command(client: Address, server: Address) -> tuple[str, ...]:
     """Return the command line of the process that has connected from `client` to `server`; () = not known.
 
-    Only processes of this user are found, and as root all. Blocks for some milliseconds.
+    Finds only processes of this user, or as root all processes. Blocks for some milliseconds.
     """
     peer = find_peer(client, server)
     if peer is None:
@@ -82,7 +82,7 @@ def peer_command(client: Address, server: Address) -> tuple[str, ...]:
 
 
 def _pids() -> Iterator[int]:
-    """Return the processes of this user, or all as root; the newest first, since a command has just been started."""
+    """Return the pids of this user, or as root all pids; newest first, since the command has just been started."""
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     for pid in sorted(numbers, reverse=True):
         with contextlib.suppress(OSError):

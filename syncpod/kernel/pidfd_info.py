@@ -1,6 +1,6 @@
 """Reads from the kernel how a process ended: `ioctl(pidfd, PIDFD_GET_INFO)`, since Linux 6.15.
 
-The kernel answers for any process, of any parent, from the moment it is reaped until its pidfd is closed. So a
+The kernel knows the end of a process of any parent, from the moment it is reaped until its pidfd is closed. So a
 container's exit code is known even while its runtime is down.
 """
 

@@ -1,4 +1,4 @@
-"""Watches for the end of a process, also of one with another parent, by its pidfd; and compares pid namespaces."""
+"""Watches by a pidfd for the end of a process of any parent; and compares pid namespaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OUR_NUMBER_AND_ITS_OWN = 2
 
 
 def shares_pids(other: int) -> bool:
-    """Return whether the process with this pid is in this process's own pid namespace, where both use the same pids.
+    """Return whether the process with this pid is in the pid namespace of this process, so that both use the same pids.
 
     False if that is not known, as for a process of another user. Raises nothing.
     """
@@ -40,8 +40,8 @@ def is_first_of_a_namespace(pid: int) -> bool:
 def listening(pid: int, ended: Callable[[], None]) -> Iterator[None]:
     """Call `ended` once during the block, when the process with this pid has ended; at once if there is none.
 
-    A pid is reused only after its process has ended. So a process that was known to run with this pid has ended in any
-    case when `ended` is called. Needs a running event loop. Raises OSError if the process cannot be watched.
+    A pid is reused only after its process has ended. So a process that was known to run with this pid has certainly
+    ended when `ended` is called. Needs a running event loop. Raises OSError if the process cannot be watched.
     """
     try:
         pidfd = os.pidfd_open(pid)

@@ -1,6 +1,7 @@
 """The format of a process's log: control characters are escaped, and the system's errors are sentences.
 
-Strangers choose names and texts that are logged. Unescaped, they could control the terminal that shows the log.
+Strangers choose some of the logged names and texts. Without escapes, these could control the terminal that shows the
+log.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 class SentencesInLog(logging.Filter):
-    """Replaces an OSError among a line's arguments by a sentence. Filters no line out."""
+    """Replaces each OSError among a line's arguments by a sentence. Drops no line."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
@@ -40,7 +41,7 @@ class SentencesInLog(logging.Filter):
 
 
 def log_printable(*filters: logging.Filter) -> None:
-    """Configure this process to log to stderr from INFO on, with these filters in this order."""
+    """Make this process log to stderr at level INFO and above, with these filters in this order."""
     handler = logging.StreamHandler()
     handler.setFormatter(PrintableFormatter(_FORMAT))
     for each in filters:

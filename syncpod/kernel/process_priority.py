@@ -1,4 +1,4 @@
-"""The priority of a process over others: for processor time, and when memory runs out.
+"""The priority of a process over others, for processor time and when memory runs out.
 
 When memory runs out, the kernel first kills the process with the highest oom_score_adj. A Guaranteed pod's containers
 have -997, so processes that serve pods have less, as the kubelet (pkg/kubelet/qos/policy.go, v1.36) and containerd's
@@ -65,16 +65,16 @@ def _file(pid: int | str) -> Path:
 
 
 NICE: Final = -10
-"""The nice value of a preferred process. The scheduler offers a preferred process nine times the share of an ordinary
-one; other processes get the time that it does not use."""
+"""The nice value of a preferred process. The scheduler offers it nine times the share of an ordinary process; others
+get the time that it does not use."""
 
 
 def prefer_this_process() -> None:
     """Let this process run before busy ones; do nothing without the permission, which root has.
 
-    On a machine with many more busy processes than cores, an ordinary process gets a few hundredths of a core, and the
-    node would not answer just when its operator looks. Call this before any thread starts: threads take the priority
-    from the one that starts them, as child processes do. Containers are children of their runtime.
+    On an overloaded machine an ordinary process gets a few hundredths of a core, so the node would not answer its
+    operator. Call this before any thread starts: threads and child processes inherit the priority of the thread that
+    starts them. Containers are children of their runtime.
     """
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))

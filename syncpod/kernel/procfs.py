@@ -1,6 +1,6 @@
 """Reads /proc: the machine's memory, processors, tasks and boot, and single processes. Its formats are parsed here.
 
-Supervisors import this: it needs only the standard library.
+Supervisors import this, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _KIB: Final = 1024
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _NOT_BUSY: Final = ("idle", "iowait", "steal")
-"""Times that do not count as busy. A processor that the hypervisor has taken away (steal) is not used either (kernel
-6.14, root_cgroup_cputime)."""
+"""Times that do not count as busy. They include steal, the time that the hypervisor has taken away (kernel 6.14,
+root_cgroup_cputime)."""
 _KERNEL_LISTS_CHILDREN: Final = (PROC / "thread-self/children").exists()
 """The kernel was built with CONFIG_PROC_CHILDREN. Otherwise `children_of` reads the stat of every process."""
 _TIMES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -39,7 +39,7 @@ class Memory:
 
     @property
     def used(self) -> int:
-        """All memory that is not free, cache included."""
+        """The memory that is not free, cache included."""
         return self.total - self.free
 
     @property
@@ -68,7 +68,7 @@ class Processors:
     """The time for which the machine's processors were busy since its boot."""
 
     busy_ns: int
-    """The sum over all processors, without times of idling, of waiting for disks, and of the hypervisor."""
+    """Busy nanoseconds of all processors together: neither idle, nor waiting for disks, nor taken by the hypervisor."""
     count: int
     booted_at: int
     """When the machine was booted, in seconds since 1970; 0 = not known."""
@@ -100,7 +100,7 @@ def read_task_limit(proc: Path = PROC) -> int:
 
 
 def count_tasks(proc: Path = PROC) -> int:
-    """Return how many tasks there are. Raises OSError, ValueError, IndexError."""
+    """Return the number of tasks of the machine. Raises OSError, ValueError, IndexError."""
     return int((proc / "loadavg").read_text().split()[3].partition("/")[2])
 
 
@@ -126,7 +126,7 @@ class ProcessStat:
     own_ticks: int
     """User and system time of its threads."""
     waited_ticks: int
-    """User and system time of the children that it has waited for, and of those that they have waited for."""
+    """User and system time of its reaped children, including the children that those had reaped."""
     start_ticks: int
     """Its start, counted from the machine's boot."""
     resident_bytes: int

@@ -1,4 +1,4 @@
-"""Frees the pages of a program that it does not need at present, such as those that only its start has needed.
+"""Frees those pages of a program that it does not need now, such as the code of its start.
 
 These pages hold parts of the program's file. They count as the process's memory until the kernel takes them away, which
 it may do at any time, and does when memory runs short. The kernel reads a page from the file again when it is needed.
@@ -22,7 +22,7 @@ _MAPPING: Final = re.compile(r"([0-9a-f]+)-([0-9a-f]+) r(.)\S* \S+ \S+ \d+\s+(/.
 def free_program_pages(pid: int) -> int:
     """Have the kernel free the pages of a process's own program; return the number of bytes.
 
-    Its data stays, as do the pages that another process of the same program uses. Blocks for some milliseconds. Raises
+    Its data stays, and so do pages that another process of this program uses. Blocks for some milliseconds. Raises
     OSError: EPERM for anybody but root, ENOSYS before Linux 5.10, and another one if the process has ended.
     """
     program = str(Path(f"/proc/{pid}/exe").readlink())

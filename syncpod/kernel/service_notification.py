@@ -14,8 +14,8 @@ SOCKET: Final = "NOTIFY_SOCKET"
 def notify_ready() -> None:
     """Notify the service manager that this process serves; do nothing without a manager. See sd_notify(3).
 
-    A failure to send is ignored. The variable is removed, so children do not inherit it: the manager accepts notices
-    only from its own service's process.
+    A failure to send is ignored. The variable is removed, so that children do not inherit it: the manager would not
+    accept their notices.
     """
     address = os.environ.pop(SOCKET, "")
     if not address.startswith(("/", "@")):

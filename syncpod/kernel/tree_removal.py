@@ -9,7 +9,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StillMounted(OSError):
-    """Something is mounted in the tree, and the files behind it are not ours to remove."""
+    """Something is mounted in the tree. The files behind that mount are not ours to remove."""
 
 
 def remove_tree(path: Path) -> None:
@@ -51,7 +51,7 @@ def _unlinked(directory: int, name: str) -> bool:
 
 
 def _empty(parent: int, path: Path) -> None:
-    """Remove everything in a directory, moving directories up from below until none are left."""
+    """Remove everything in a directory: move directories up from below until none is left."""
     _let_us_in(parent, path.name)
     top = os.open(path.name, _DIRECTORY, dir_fd=parent)
     try:
@@ -67,7 +67,7 @@ def _empty(parent: int, path: Path) -> None:
 
 
 def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
-    """Empty one directory of the tree's top by moving the directories in it up to the top, and remove it."""
+    """Move the directories in a directory at the tree's top up to the top, remove its other entries, then remove it."""
     _let_us_in(top, name)
     child = os.open(name, _DIRECTORY, dir_fd=top)
     try:
@@ -90,7 +90,7 @@ def _lift(top: int, name: str, mount: str, path: Path, moved: int) -> int:
 
 
 def _let_us_in(directory: int, name: str) -> None:
-    """Give the owner access to a directory; an overlay's work directory, which the kernel makes, has mode 000."""
+    """Give the owner access to a directory: the kernel makes an overlay's work directory with mode 000."""
     found = os.stat(name, dir_fd=directory, follow_symlinks=False)
     if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and found.st_mode & 0o700 != 0o700:
         os.chmod(name, stat.S_IMODE(found.st_mode) | 0o700, dir_fd=directory)
@@ -110,7 +110,7 @@ def _exists(directory: int, name: str) -> bool:
 
 
 def _mount_of(descriptor: int) -> str:
-    """Return the id of the mount that an open directory is in; a bind mount of the same file system has another id."""
+    """Return the id of an open directory's mount. A bind mount of its file system has another id."""
     for line in Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return line.partition(":")[2].strip()

@@ -1,1 +1,1 @@
-"""The files of volumes: the content of each kind, and its writing, during which no reader sees a part of it."""
+"""The files of volumes: computes the content of each kind, and writes it so that no reader sees a part of it."""

@@ -1,7 +1,7 @@
 """Makes the volume behind a claim usable: checks its place, gives it to the pod's group, and makes a symlink to it.
 
-A runtime follows the symlink, so containers get the place itself. Nothing is mounted on the node, and the removal of a
-pod's directory removes only the symlink.
+The place is a path on the node. A runtime follows the symlink, so containers get the place itself. Nothing is mounted
+on the node, and removing a pod's directory removes only the symlink.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Claim:
     ref: ObjectRef
     group: int | None = None
     only_if_root_differs: bool = False
-    """Give the volume to the group only if the volume's directory does not belong to it yet (OnRootMismatch)."""
+    """True if a volume whose directory belongs to the group already is left as it is (OnRootMismatch)."""
     is_read_only: bool = False
 
 

@@ -18,14 +18,14 @@ HUGE_PAGES: Final = "HugePages"
 
 _ON_DISK = 0o777
 _IN_MEMORY = 0o1777
-"""Mode of a memory file system's root, the kernel's own default: the sticky bit lets only owners remove files."""
+"""Mode of a memory file system's root. It is the kernel's default: with the sticky bit, only owners remove files."""
 
 
 _OURS = ([("/", "tmpfs")], [("/", "hugetlbfs")])
 
 
 class EmptyDirRefused(Exception):
-    """The node cannot provide the emptyDir as written; the text says why."""
+    """The node cannot provide the emptyDir as the pod specifies it; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ def make_empty_dir(volume: EmptyDir) -> None:
 
 
 def _stands(volume: EmptyDir) -> bool:
-    """Return whether the directory and its mount still exist; a reboot empties memory."""
+    """Return whether the directory and its mount still exist: a mount ends with the machine's boot."""
     if volume.mount is not None:
         return mounting.is_mount(volume.path)
     return volume.path.is_dir() and not volume.path.is_symlink()
 
 
 def _page_bytes(pod: Pod, medium: str) -> int:
-    """Return the page size of a medium, of which a container must request pages (getPageSizeMountOption).
+    """Return the page size of a medium; a container must request pages of this size (getPageSizeMountOption).
 
     Raises EmptyDirRefused.
     """
@@ -167,7 +167,7 @@ def take_away_mounts(plugin: Path) -> None:
     """Unmount the memory file systems of the volumes in a plugin's directory. Blocks; safe to repeat.
 
     Only a whole tmpfs or hugetlbfs that is mounted directly at the volume's path, with nothing over it, can be ours.
-    Any other mount stays, and so does its directory. Raises OSError.
+    All other mounts stay, with their directories. Raises OSError.
     """
     try:
         places = sorted(plugin.iterdir())

@@ -16,7 +16,7 @@ from syncpod.volumes.writer import DATA, write
 
 ON_DISK = 0o777
 IN_MEMORY = 0o1777
-"""Mode of the volume's directory, as of the kubelet's emptyDirs; in containers it is read-only anyway."""
+"""Mode of the volume's directory, as the kubelet's emptyDirs have it. Containers have it mounted read-only anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Files:
     mount: Tmpfs | None = None
     """The file system to mount at `path` before any file is written there; None = none."""
     mount_points: tuple[str, ...] = ()
-    """Directories in it at which containers mount other volumes, relative to `path`."""
+    """Directories in the volume at which containers mount other volumes, relative to `path`."""
 
     @property
     def objects(self) -> frozenset[ObjectRef]:

@@ -1,4 +1,4 @@
-"""hostPath volumes: a path of the node, checked against its type, and made if the type says so."""
+"""hostPath volumes: checks a path of the node against its type, and makes it if the type allows that."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ _CHECKS = {
 
 
 class HostPathUnfit(Exception):
-    """The path is not of the type that the pod names; the text is the kubelet's."""
+    """The path does not have the type that the pod names; the text is the kubelet's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class HostPath:
 
 
 def check_host_path(place: HostPath) -> None:
-    """Check a hostPath, and make it where its type says so. Blocks; safe to repeat.
+    """Check a hostPath, and make it if it is missing and its type is `…OrCreate`. Blocks; safe to repeat.
 
     Raises HostPathUnfit if something else is there (hostpath/host_path.go, v1.37, checkTypeInternal), and OSError.
     """

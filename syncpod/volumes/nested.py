@@ -1,4 +1,4 @@
-"""Mount points inside a volume of files: containers see it read-only, so no runtime can make them there."""
+"""Mount points inside a volume of files. The volume is read-only in containers, so no runtime could make them."""
 
 import os
 import posixpath
@@ -13,7 +13,7 @@ _MODE = 0o755
 
 
 def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
-    """Return the directories that a volume needs for mounts inside it, relative to it, each once.
+    """Return the directories, relative to a volume, that mounts inside the volume need; each once.
 
     If mounts lie inside one another, only the outermost counts: the inner ones lie in another volume. Raises
     PayloadError for a mount that would lead out of the volume, or into its own files (nested_volumes.go, v1.36,
@@ -32,7 +32,7 @@ def nested_mount_points(pod: Pod, volume: str) -> tuple[str, ...]:
 
 
 def make_nested_mount_points(volume: Path, relative: Collection[str]) -> None:
-    """Make these directories in a volume, and those on the way to them. Blocks; safe to repeat.
+    """Make these directories in a volume, with their parents. Blocks; safe to repeat.
 
     In a new volume they are made before its files. The link to a file or directory is then left out if a mount point
     has its name: the mount would hide it anyway. In a volume that has files already, this link is followed, but never
@@ -66,5 +66,5 @@ def _outermost(places: Collection[str], above: str) -> list[str]:
 
 
 def _clean(path: str) -> str:
-    """Return a path as Go's filepath.Clean does, which reads two slashes at the beginning as one."""
+    """Return a path as Go's filepath.Clean does: unlike in Python, two slashes at the beginning become one."""
     return posixpath.normpath(f"/{path.lstrip('/')}" if path.startswith("/") else path)

@@ -12,9 +12,10 @@ _ENTER = stat.S_ISGID | 0o110
 def give_to_group(volume: Path, group: int, *, read_only: bool) -> None:
     """Give everything in a volume to a group, with permission to read and, unless `read_only`, to write.
 
-    Directories pass the group on to new files in them. Symlinks are changed themselves and never followed. Nothing else
-    may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership. Difference: the kubelet only logs
-    a file that it cannot change; this raises OSError, because the pod would not get the access that it requests.
+    New files in its directories will belong to the group, too. Symlinks are changed themselves and never followed.
+    Nobody else may change the tree meanwhile. Mirrors volume_linux.go, v1.36, SetVolumeOwnership. Difference: the
+    kubelet only logs a file that it cannot change; this raises OSError, because the pod would not get the access that
+    it requests.
     """
     _give(os.fspath(volume), group, read_only, None)
     for _, directories, files, here in os.fwalk(volume, follow_symlinks=False):
@@ -40,9 +41,9 @@ def _is_given_to(volume: Path, group: int) -> bool:
 
 
 def change_group(path: str | Path, group: int, directory: int | None = None) -> None:
-    """Give one file, directory or symlink to a group. Raises OSError, which names fsGroup if permission is lacking.
+    """Give one file, directory or symlink to a group. Raises OSError; its text names fsGroup if permission is lacking.
 
-    Only root may choose any group; other users only one that they are members of.
+    Only root may choose any group; other users may choose only their own groups.
     """
     try:
         os.chown(path, -1, group, dir_fd=directory, follow_symlinks=False)

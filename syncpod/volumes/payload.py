@@ -34,18 +34,18 @@ _MISSING_KEY: Final[Mapping[Kind, str]] = {
     "Secret": "references non-existent secret key: {}",
 }
 MOST_BYTES: Final = 32 * 2**20
-"""Maximum bytes of all files of one volume. A manifest of 500 KiB can name one object of 1 MiB, or the pod's
-annotations, ten thousand times; the files lie in memory. Difference: the kubelet writes them all."""
+"""Maximum bytes of all files of one volume. The files may be in memory, and a manifest of 500 KiB can name one object
+of 1 MiB ten thousand times. Difference: the kubelet has no limit."""
 _LONGEST_PATH = 4096
 _LONGEST_NAME = 255
 _PRIVATE: Final = 0o600
 """The mode of a token that is given to a user or a group (projected.go, v1.36, collectData)."""
 
 Objects = Mapping[ObjectRef, Mapping[str, bytes]]
-"""The existing ConfigMaps and Secrets: each one's bytes by key."""
+"""The existing ConfigMaps and Secrets, each with its bytes by key."""
 
 TextOf = Callable[[DownwardAPIVolumeFile, str], str]
-"""Returns the text of a pod's field for a file; also takes the file's path in the pod, for errors."""
+"""Returns the text of a pod's field for a file. Its second argument is the file's path in the pod, for errors."""
 
 
 class PayloadError(Exception):
@@ -54,7 +54,7 @@ class PayloadError(Exception):
     def __init__(self, message: str, *wants: ObjectRef) -> None:
         super().__init__(message)
         self.wants = wants
-        """The objects that must appear or change before this can succeed."""
+        """The objects that must appear or change before the files can be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
 
 
 def _counted(sources: Iterable[Source]) -> Iterator[Source]:
-    """Yield the sources until the sum of their texts, which are made one by one, is too large.
+    """Yield the sources, whose texts are made one by one, as long as their sum is not too large.
 
     Then raise PayloadError.
     """
@@ -288,7 +288,7 @@ def _clean(path: str) -> str:
 
 
 def _check_no_conflict(files: Payload) -> None:
-    """Raise PayloadError if one file has the path of another's directory."""
+    """Raise PayloadError if a file has the same path as a directory of another file."""
     for path in files:
         above = posixpath.dirname(path)
         while above:

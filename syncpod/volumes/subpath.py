@@ -1,8 +1,8 @@
 """Parts of volumes (subPath) that are mounted into a container in place of the whole volume.
 
 A container that already has the volume can replace a path in it between the node's check and the runtime's mount. So
-the node opens the part once, beneath the volume, and bind-mounts exactly that file or directory at a path outside of
-the volume. The runtime gets that path. Everything blocks, and is safe to repeat.
+the node opens the part once, beneath the volume, and bind-mounts exactly this file or directory at a path outside of
+the volume, which the runtime gets. Everything blocks, and is safe to repeat.
 """
 
 import errno
@@ -19,7 +19,7 @@ _OURS_FILE = 0o640
 
 
 class SubPathRefused(Exception):
-    """A part of a volume cannot be given to a container. The text is the kubelet's, and shows nothing of the node."""
+    """A container cannot get a part of a volume. The text is the kubelet's, and shows nothing of the node."""
 
 
 @dataclass(frozen=True)
