@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,9 @@ from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
 from syncpod.api.source import CannotSay, SourcePod
+from syncpod.api.views.node_columns import ListedNode
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
 from syncpod.temporal.pod_search_attributes import attribute
 from syncpod.translation.context import NodeContext
@@ -158,6 +161,17 @@ class NodePods:
         except OpenPodsUnknown as unknown:
             raise CannotSay from unknown
 
+    async def node_named(self, name: str, *, at_once: bool) -> ListedNode:
+        """Return this worker's node. Raises CannotSay for another, or if its workflow has published nothing here."""
+        workflow_id = node_workflow_id(name)
+        run = self._published.newest(workflow_id) if name == self.node else None
+        if run is None:
+            raise CannotSay
+        if not at_once:
+            await self._require_open(workflow_id, run.run_id)
+        view = NodeView.model_validate(await asyncio.to_thread(run.published.node))
+        return ListedNode(name, view, current=True, heard=datetime.now(UTC), lives=True)
+
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return a JSON object that describes each step under way."""
         return steps_of(self._running)
@@ -203,6 +217,18 @@ class NodePods:
             if not all(self._knows(each, run_id) for each, run_id in still.items()):
                 await asyncio.sleep(_LOOK_SECONDS)
         raise OpenPodsUnknown
+
+    async def _require_open(self, workflow_id: str, run_id: str) -> None:
+        """Raise CannotSay unless this is the workflow's open run."""
+        if self._open_pods is None:
+            raise CannotSay
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._open_pods.require_own()
+                if (await self._open_pods.still_open([workflow_id])).get(workflow_id) != run_id:
+                    raise CannotSay
+        except (OpenPodsUnknown, TimeoutError) as unknown:
+            raise CannotSay from unknown
 
     async def _without_workflow(
         self, namespace: str | None, names: Collection[str], known: Collection[str]

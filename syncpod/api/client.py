@@ -143,6 +143,12 @@ def reports(
     return [each for each in found["items"] if not wanted or each["metadata"]["name"] in wanted]
 
 
+def node(state_dir: Path, name: str) -> dict[str, Any] | None:
+    """Return the Node of this name from the worker's cache; None if no worker answers, or it serves another node."""
+    reply = ask(state_dir, f"/api/v1/nodes/{name}", [("resourceVersion", "0")])
+    return reply.document if reply is not None and reply.code == 200 else None
+
+
 def plan(state_dir: Path, namespace: str, name: str, candidate: Any, update: str = "apply") -> dict[str, Any] | None:
     """Return a pod's report with the steps that its workflow would take if it were changed to `candidate`, a Pod.
 

@@ -37,6 +37,11 @@ class Request:
         return value in ("true", "1")
 
     @property
+    def at_once(self) -> bool:
+        """Whether the answer may come from the cache, as in Kubernetes' API."""
+        return self.one("resourceVersion") == "0"
+
+    @property
     def wants_table(self) -> bool:
         """Whether the first kind of answer that the client accepts is a Table."""
         first = self.accept.partition(",")[0].replace(" ", "")

@@ -1,12 +1,22 @@
-"""Handlers for the node itself: the steps under way, its journal and its report."""
+"""Handlers for the node itself: the Node, the steps under way, its journal and its report."""
 
 from __future__ import annotations
 
-from syncpod.api.lists import whole
+from syncpod.api.lists import rendered_alone, whole
 from syncpod.api.messages import Answer, Request
 from syncpod.api.source import PodSource
+from syncpod.api.statuses import not_found
+from syncpod.api.views.node_columns import document
 
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
+
+
+async def get_node(source: PodSource, asked: Request, name: str) -> Answer:
+    """Answer with a Node."""
+    node = await source.node_named(name, at_once=asked.at_once)
+    if node is None:
+        raise not_found("nodes", name)
+    return Answer(rendered_alone(lambda: document(node)))
 
 
 async def steps(source: PodSource, asked: Request) -> Answer:

@@ -17,7 +17,7 @@ from syncpod.api.listed import NOTHING_RECORDED, ListedPod
 from syncpod.api.lists import rendered, rendered_alone
 from syncpod.api.messages import Answer, Request, warning_headers
 from syncpod.api.source import PARTS, CannotSay, PodSource, SourcePod
-from syncpod.api.statuses import ApiError, no_such_pod
+from syncpod.api.statuses import ApiError, not_found
 from syncpod.api.views.pod_columns import HEADER, WIDE
 from syncpod.api.views.tables import column_definitions, pod_row
 from syncpod.messages.running_steps import PendingStep
@@ -30,8 +30,6 @@ _MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The parts of a report that need a call to the Temporal server: the pending steps, and the lines of ``describe pod``.
 Each has the parts of the pod that must be read for it."""
-KNOWN_AT_ONCE: Final = "0"
-"""The `resourceVersion` of a request that may be answered from the cache, as in Kubernetes' API."""
 
 
 async def list_pods(source: PodSource, asked: Request, namespace: str | None) -> Answer:
@@ -172,7 +170,7 @@ async def _asked_pods(
         raise ApiError(400, "pod: names are of one namespace; write /namespaces/NAMESPACE/ in the path")
     if asked.flag("orphans"):
         found = await source.orphan_pods(namespace, names)
-    elif asked.one("resourceVersion") == KNOWN_AT_ONCE:
+    elif asked.at_once:
         found = source.known_pods(namespace, names)
     else:
         found = await source.open_pods(namespace, names, parts=parts, nodes=nodes, recorded=recorded)
@@ -186,7 +184,7 @@ async def one_pod(
     named = Request(asked.method, asked.path, {**asked.query, "pod": [name]})
     for one in await _asked_pods(source, named, namespace, parts=parts):
         return one
-    raise no_such_pod(name)
+    raise not_found("pods", name)
 
 
 async def named_pod(source: PodSource, namespace: str, name: str, missing: str, uid: str = "") -> dict[str, Any]:

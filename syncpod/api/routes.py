@@ -49,6 +49,7 @@ ROUTES: Final = (
     Route("GET", "/api/v1/pods", pods.list_pods, "PodList, Table", (None,)),
     Route("GET", "/api/v1/namespaces/{namespace}/pods", pods.list_pods, "PodList, Table"),
     Route("GET", "/api/v1/namespaces/{namespace}/pods/{name}", pods.get_pod, "Pod, Table"),
+    Route("GET", "/api/v1/nodes/{name}", node.get_node, "Node"),
     Route("GET", "/api/v1/events", events.list_events, "EventList, Table", (None,)),
     Route("GET", "/api/v1/namespaces/{namespace}/events", events.list_events, "EventList, Table"),
     Route("GET", f"{OURS}/podreports", pods.list_reports, "PodReportList", (None,)),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from syncpod.api.listed import Recorded
 from syncpod.api.statuses import ApiError
 from syncpod.messages.reads import PodReads
 from syncpod.messages.running_steps import PendingStep
+
+if TYPE_CHECKING:
+    from syncpod.api.views.node_columns import ListedNode
 
 PARTS: Final[Mapping[str, Callable[[PodReads], Any]]] = {
     "pod": lambda of: of.pod(),
@@ -100,6 +103,12 @@ class PodSource(Protocol):
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return the progress of steps under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
+
+    async def node_named(self, name: str, *, at_once: bool) -> ListedNode | None:
+        """Return a node; None if there is none of this name. Raises CannotSay.
+
+        With `at_once`, the cached state may be returned, without any call.
+        """
 
     async def settle_journal(self) -> str:
         """Return once the node's journal is up to date: "", or why it cannot be written."""

@@ -44,6 +44,6 @@ class ApiError(Exception):
         return status | ({"details": self.details} if self.details else {})
 
 
-def no_such_pod(name: str) -> ApiError:
-    """Return the error that there is no pod of this name, in the words of kube-apiserver."""
-    return ApiError(404, f'pods "{name}" not found', details={"name": name, "kind": "pods"})
+def not_found(resource: str, name: str) -> ApiError:
+    """Return the error that a resource (``pods``) has no object of this name, in the words of kube-apiserver."""
+    return ApiError(404, f'{resource} "{name}" not found', details={"name": name, "kind": resource})

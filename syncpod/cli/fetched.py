@@ -1,17 +1,13 @@
-"""Pods and nodes as a command has fetched them: the values behind tables, descriptions and waits."""
+"""Pods as a command has fetched them: the values behind tables, descriptions and waits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
 from syncpod.api.listed import NOTHING_RECORDED, RECORDED_ANNOTATION, ListedPod, Recorded
-from syncpod.messages.node import NodeCondition, NodeView
 from syncpod.pod import Pod, pod_to_wire
-
-_SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 
 _RECORDED: Final = "this is Temporal's last record of it"
 _LAST_TOLD: Final = "this is its last published state"
@@ -106,37 +102,3 @@ def silence(fetched_pods: Iterable[FetchedPod]) -> str:
     dead, live = ({one.pod.spec.node_name for one in silent if one.lives is lives} for lives in (False, True))
     said = [sentence(", ".join(sorted(names))) for sentence, names in ((away, dead), (busy, live)) if names]
     return ", ".join(said)
-
-
-@dataclass(frozen=True)
-class FetchedNode:
-    """A node as a command has fetched it."""
-
-    name: str
-    view: NodeView
-    """The answer of its workflow; without an answer, the workflow's memo and this machine's record (`is_told`)."""
-    current: bool
-    """Whether the workflow answered."""
-    heard: datetime | None
-    """When its worker last gave a sign of life; None if no sign is recorded."""
-    lives: bool
-    """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
-    is_told: bool = False
-    """If the workflow did not answer: whether `view` has the status and events that this machine recorded."""
-
-    @property
-    def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions. If its worker is dead, all are Unknown, and Ready is always among them.
-
-        If a live worker does not answer, they are the conditions that this machine recorded; () = none are recorded.
-        """
-        if self.lives:
-            return self.view.conditions
-        known = self.view.conditions or (NodeCondition(type="Ready"),)
-        silent = {"status": "Unknown", "last_transition_time": self.heard, **_SILENT}
-        return tuple(each.model_copy(update=silent) for each in known)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the node is Ready, as kubectl shows it."""
-        return any(each.type == "Ready" and each.status == "True" for each in self.conditions)

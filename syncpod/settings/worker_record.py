@@ -61,6 +61,16 @@ def serving(state_dir: Path) -> WorkerRecord | None:
     return record if record is not None and _is_worker(record.pid) else None
 
 
+def serving_at(state_dir: Path, address: str, namespace: str) -> WorkerRecord | None:
+    """Return the live worker of a state directory if it serves this namespace of the server at this address.
+
+    Then the namespace exists and has the node's pods: the worker has checked that at its start, and checks it again
+    every five seconds.
+    """
+    worker = serving(state_dir)
+    return worker if worker is not None and (worker.address, worker.namespace) == (address, namespace) else None
+
+
 def _is_worker(pid: int) -> bool:
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

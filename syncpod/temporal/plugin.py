@@ -127,12 +127,12 @@ async def connect(
     interceptors: Sequence[Interceptor] = (),
     converter: DataConverter | None = None,
     begun_by: str = "syncpod up",
-    on_namespace: Callable[[str], None] = lambda _: None,
+    on_namespace: Callable[[str], None] | None = lambda _: None,
 ) -> Client:
     """Connect to the server and check that the namespace exists; with `keys`, all commands are signed.
 
     `converter` is for a fleet's server (`syncpod.temporal.sealing`). `begun_by` is the command that the error names if
-    there is no server. `on_namespace` is called with the namespace's id.
+    there is no server. `on_namespace` is called with the namespace's id; None = the namespace is known to exist.
 
     `interceptors` are called before those that every client has. Raises NoServer.
     """
@@ -156,6 +156,8 @@ async def connect(
             f"no Temporal server at {address} ({_cause(error)}): start one with `{begun_by}`, or name one in "
             "TEMPORAL_ADDRESS"
         ) from error
+    if on_namespace is None:
+        return client
     try:
         described = await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=namespace), retry=True, timeout=_CONNECT_TIMEOUT

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.agent.loop_watchdog import LoopWatchdog, doing, held_up_seconds
-from syncpod.cli.fetched import FetchedNode
+from syncpod.api.views.node_columns import ListedNode
 from syncpod.cli.view.node_description import describe
 from syncpod.messages.node import NodeView
 from syncpod.node.loop_stalls import LoopStall, read_loop_stall, write_loop_stall
@@ -77,7 +77,7 @@ def test_the_node_description_shows_a_stall() -> None:
     stall = LoopStall(
         since=now - timedelta(seconds=34), seconds=34, stack=("asyncio/events.py:80 _run", "x/y.py:1 read")
     )
-    fetched = FetchedNode("n1", NodeView(), current=False, heard=None, lives=False)
+    fetched = ListedNode("n1", NodeView(), current=False, heard=None, lives=False)
     lines = "\n".join(describe(fetched, [], now, stall))
     assert "Event Loop:" in lines and "has stood still for 34s, 34s ago: it waits" in lines
     assert lines.index("at x/y.py:1 read") < lines.index("at asyncio/events.py:80 _run")

@@ -379,6 +379,43 @@ async def test_a_description_has_the_steps_that_the_server_is_trying(node: Node,
     assert (await described())[0] == 503
 
 
+@dataclass(frozen=True)
+class ShownNode(OfNoPod):
+    """A state that the node's own workflow has published."""
+
+    uid: str = ""
+    at: datetime = datetime(2026, 11, 22, tzinfo=UTC)
+    history_length: int = 7
+    is_gone: bool = False
+    is_unready: bool = False
+
+    def node(self) -> dict[str, Any]:
+        return {"name": "n", "unschedulable": True, "labels": {"disk": "ssd"}}
+
+
+async def test_the_node_itself_is_told_if_its_workflow_has_published_it(node: Node, server: Server) -> None:
+    context, published = node
+
+    async def answer(name: str = "n", *, at_once: bool = True) -> tuple[int, Any]:
+        query = [("resourceVersion", "0")] if at_once else []
+        reply = await asyncio.to_thread(ask, context.state_dir, f"/api/v1/nodes/{name}", query)
+        assert reply is not None
+        return reply.code, reply.document
+
+    assert (await answer())[0] == 503
+    published.take("node/n", "run", ShownNode())
+    code, document = await answer()
+    assert (code, document["kind"], document["spec"]["unschedulable"]) == (200, "Node", True)
+    assert document["metadata"] == {"name": "n", "labels": {"disk": "ssd"}}
+    assert (await answer("other"))[0] == 503, "a worker knows only its own node"
+    assert server.looks == 0
+    for open_run, expected in (({"node/n": "run"}, 200), ({"node/n": "another"}, 503), ({}, 503)):
+        server.open = open_run
+        assert (await answer(at_once=False))[0] == expected
+    server.open, server.required = {"node/n": "run"}, None
+    assert (await answer(at_once=False))[0] == 503, "it is another server"
+
+
 async def test_events_are_told_as_kubernetes_has_them(node: Node, server: Server) -> None:
     context, published = node
     published.take("pod/default/web", "run", Shown())

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncpod.cli.fetched import FetchedNode, FetchedPod
+from syncpod.api.views.node_columns import ListedNode, document, row
+from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.arguments import named_nodes, node_names, nodes_among
 from syncpod.cli.view.node_description import describe
-from syncpod.cli.view.node_table import document, row
 from syncpod.journal.records import EventRecord
 from syncpod.messages.node import (
     FILE_SOURCE,
@@ -44,9 +44,9 @@ VIEW = NodeView(
 )
 
 
-def fetched_node(*, lives: bool = True, unschedulable: bool = False) -> FetchedNode:
+def fetched_node(*, lives: bool = True, unschedulable: bool = False) -> ListedNode:
     view = VIEW.model_copy(update={"unschedulable": unschedulable})
-    return FetchedNode("n1", view, current=lives, heard=NOW - timedelta(minutes=1), lives=lives)
+    return ListedNode("n1", view, current=lives, heard=NOW - timedelta(minutes=1), lives=lives)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_pod_that_stands_in_the_way_of_a_listed_one_is_not_shown_as_the_lists(
     view = VIEW.model_copy(update={"desired": (waits,)})
     applied = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", uid="other", creation_timestamp=NOW))
     shown = describe(
-        FetchedNode("n1", view, current=True, heard=NOW, lives=True), [FetchedPod(applied, {}, current=True)], NOW
+        ListedNode("n1", view, current=True, heard=NOW, lives=True), [FetchedPod(applied, {}, current=True)], NOW
     )
     lines = [line.split() for line in shown]
     assert ["default", "web-n1", "Pending", "api", "0s"] in lines

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from syncpod.api.label_selector import Selector
+from syncpod.api.views.node_columns import HEADER, WIDE, document, row
 from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
@@ -17,7 +18,6 @@ from syncpod.cli.temporal import nodes, session
 from syncpod.cli.temporal.nodes import notes_of_ended, read_node, why_absent
 from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.view.node_description import describe
-from syncpod.cli.view.node_table import HEADER, WIDE, document, row
 from syncpod.cli.view.rows import Row
 from syncpod.node.loop_stalls import read_loop_stall
 from syncpod.settings.worker_record import read_worker_record
@@ -25,7 +25,8 @@ from syncpod.settings.worker_record import read_worker_record
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from syncpod.cli.fetched import FetchedNode, FetchedPod
+    from syncpod.api.views.node_columns import ListedNode
+    from syncpod.cli.fetched import FetchedPod
     from syncpod.node.loop_stalls import LoopStall
 
 
@@ -95,12 +96,12 @@ def _node_of(fetched: FetchedPod) -> str:
     return fetched.pod.spec.node_name
 
 
-async def _notes_of_absent(client: Client, found: Sequence[FetchedNode]) -> list[str]:
+async def _notes_of_absent(client: Client, found: Sequence[ListedNode]) -> list[str]:
     """Return notes about the nodes that are missing from a list of all, since their workflows have ended."""
     return [f"Note: {note}" for note in await notes_of_ended(client, [one.name for one in found])]
 
 
-async def _find(client: Client, names: Sequence[str]) -> tuple[list[FetchedNode], list[str]]:
+async def _find(client: Client, names: Sequence[str]) -> tuple[list[ListedNode], list[str]]:
     """Return the nodes, and a message for each that does not exist."""
     if not names:
         return await nodes.list_nodes(client), []

@@ -13,7 +13,7 @@ from typing import Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import running_server
-from syncpod.settings.worker_record import serving
+from syncpod.settings.worker_record import serving, serving_at
 
 _ADDRESS: Final = "TEMPORAL_ADDRESS"
 _NAMESPACE: Final = "TEMPORAL_NAMESPACE"
@@ -36,10 +36,7 @@ def state_of_own_worker() -> Path | None:
     except BadInput:
         return None
     target = server_of(directory, os.environ)
-    worker = serving(directory)
-    if target is None or worker is None or (worker.address, worker.namespace) != target:
-        return None
-    return directory
+    return directory if target is not None and serving_at(directory, *target) is not None else None
 
 
 def server_of(directory: Path, environ: Mapping[str, str]) -> tuple[str, str] | None:

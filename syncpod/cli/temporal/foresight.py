@@ -76,7 +76,7 @@ async def refuse_unenforced(client: Client, pods: Sequence[Pod], node: str, serv
         question = (there, frozenset((is_of_pod(path), name) for path, name in limits))
         if not limits or question in enforces:
             continue
-        known = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name)
+        known = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name, at_once=True)
         if known is not None:
             if known.current and known.pod.status.phase != "Failed" and limits_of(known.pod) == limits:
                 enforces.add(question)

@@ -26,7 +26,7 @@ from syncpod.cli.fetched import FetchedPod, away, busy
 from syncpod.cli.machine.settings import kept_settings, settings
 from syncpod.kernel.procfs import identify
 from syncpod.messages.identity import node_task_queue
-from syncpod.settings.worker_record import WorkerRecord, read_worker_record, serving
+from syncpod.settings.worker_record import WorkerRecord, read_worker_record, serving, serving_at
 
 GRACE: Final = timedelta(seconds=40)
 """The node lifecycle controller's nodeMonitorGracePeriod. A worker sends a heartbeat every 10 s."""
@@ -99,6 +99,11 @@ async def lives_of(client: Client, nodes: Iterable[str]) -> Mapping[str, Livenes
 async def lives(client: Client, node: str) -> bool:
     """Return whether the worker of one node is alive. Raises RPCError."""
     return (await lives_of(client, (node,)))[node].lives
+
+
+def own_worker(client: Client) -> WorkerRecord | None:
+    """Return this machine's live worker if it serves the client's server. Raises BadInput for invalid settings."""
+    return serving_at(settings().state_dir, client.service_client.config.target_host, client.namespace)
 
 
 async def unserved_queue(client: Client) -> str:

@@ -17,11 +17,12 @@ from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedErro
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.api import client as node_api
+from syncpod.api.views.node_columns import ListedNode
 from syncpod.cli.failure import Failure
-from syncpod.cli.fetched import FetchedNode
 from syncpod.cli.machine.own_journal import last_sign
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal.liveness import Liveness, lives, lives_of
+from syncpod.cli.temporal.liveness import Liveness, lives, lives_of, own_worker
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
 from syncpod.node.recorded_events import recorded_status
 from syncpod.temporal.run_history import how_ended
@@ -37,7 +38,7 @@ _UNREADABLE: Final = (ValidationError, KeyError, RuntimeError)
 """The exceptions of the SDK and pydantic for a memo or an answer that is not written by us: anybody can write one."""
 
 
-async def list_nodes(client: Client) -> list[FetchedNode]:
+async def list_nodes(client: Client) -> list[ListedNode]:
     """Return all nodes that have a workflow, in order of name."""
     # Anybody can start a workflow of this type under any id.
     query = f"WorkflowType = '{NODE_WORKFLOW}' AND WorkflowId STARTS_WITH 'node/' AND ExecutionStatus = 'Running'"
@@ -47,7 +48,7 @@ async def list_nodes(client: Client) -> list[FetchedNode]:
     return sorted(fetched_nodes, key=lambda fetched: fetched.name)
 
 
-async def read_node(client: Client, name: str) -> FetchedNode | None:
+async def read_node(client: Client, name: str) -> ListedNode | None:
     """Return one node; None if it has no workflow."""
     handle = client.get_workflow_handle(node_workflow_id(name))
     try:
@@ -61,7 +62,7 @@ async def read_node(client: Client, name: str) -> FetchedNode | None:
     return await _read(client, described, (await lives_of(client, (name,)))[name])
 
 
-async def require_node(client: Client, name: str) -> FetchedNode:
+async def require_node(client: Client, name: str) -> ListedNode:
     """Return one node. Raises Failure if it does not exist."""
     fetched = await read_node(client, name)
     if fetched is None:
@@ -115,10 +116,16 @@ async def _another_in_its_place(client: Client, name: str) -> str:
 
 
 async def read_summary(client: Client, name: str) -> NodeSummary | None:
-    """Return a node's summary from its memo, even if its worker is away; None = it has no workflow.
+    """Return a node's summary; None = it has no workflow.
 
-    The summary is empty if the node has not reported anything yet.
+    This machine's worker has it of its own node, as the node's workflow has last published it. Another's is read from
+    the workflow's memo, even if its worker is away, and is empty if the node has not reported anything yet.
     """
+    if (worker := own_worker(client)) is not None and worker.node == name:
+        known = await asyncio.to_thread(node_api.node, settings().state_dir, name)
+        if known is not None:
+            is_cordoned = known["spec"].get("unschedulable", False)
+            return NodeSummary(name=name, unschedulable=is_cordoned, labels=known["metadata"]["labels"])
     try:
         described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
     except RPCError as error:
@@ -137,11 +144,11 @@ def _name(execution: WorkflowExecution) -> str:
     return execution.id.removeprefix("node/")
 
 
-async def _read(client: Client, execution: WorkflowExecution, life: Liveness) -> FetchedNode:
+async def _read(client: Client, execution: WorkflowExecution, life: Liveness) -> ListedNode:
     summary, name = await _summary(execution), _name(execution)
     view = await _ask(client, execution.id) if life.lives else None
     if view is not None:
-        return FetchedNode(name, view, current=True, heard=life.heard, lives=True)
+        return ListedNode(name, view, current=True, heard=life.heard, lives=True)
     known = NodeView(
         name=name,
         since=summary.since or execution.start_time,
@@ -157,8 +164,8 @@ async def _read(client: Client, execution: WorkflowExecution, life: Liveness) ->
         heard = await asyncio.to_thread(last_sign, here)
     with suppress(ValidationError):  # a record of another version
         whole = NodeView.model_validate({**told, **known.model_dump(exclude_defaults=True, by_alias=True)})
-        return FetchedNode(name, whole, current=False, heard=heard, lives=life.lives, is_told=bool(told))
-    return FetchedNode(name, known, current=False, heard=heard, lives=life.lives)
+        return ListedNode(name, whole, current=False, heard=heard, lives=life.lives, is_told=bool(told))
+    return ListedNode(name, known, current=False, heard=heard, lives=life.lives)
 
 
 async def _ask(client: Client, workflow_id: str) -> NodeView | None:

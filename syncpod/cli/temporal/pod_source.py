@@ -20,10 +20,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.api import client as node_api
 from syncpod.api.label_selector import Selector
 from syncpod.api.source import CannotSay, SourcePod
+from syncpod.api.views.node_columns import ListedNode
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphan_notes import orphans_here
-from syncpod.cli.temporal.liveness import judged, unserved_queue
+from syncpod.cli.temporal.liveness import judged, own_worker, unserved_queue
+from syncpod.cli.temporal.nodes import read_node
 from syncpod.cli.temporal.pod_queries import (
     QUERY_DEADLINE,
     OpenRuns,
@@ -140,8 +142,16 @@ class TemporalPods:
 
     # --- for commands -------------------------------------------------------------------------------------------------
 
-    async def read(self, namespace: str, name: str) -> FetchedPod | None:
-        """Return one pod; None if it does not exist, or has ended. Raises Squatted if its name is not a pod's."""
+    async def read(self, namespace: str, name: str, *, at_once: bool = False) -> FetchedPod | None:
+        """Return one pod; None if it does not exist, or has ended. Raises Squatted if its name is not a pod's.
+
+        With `at_once`, the worker of this machine's node is believed that its pod is open, and the server is not
+        queried: somebody may just have terminated the pod's workflow.
+        """
+        if at_once and own_worker(self._client) is not None:
+            workflow_id = pod_workflow_id(namespace, name)
+            if (ours := (await published_here([workflow_id], "pod")).get(workflow_id)) is not None:
+                return ours.pod
         return (await self.read_all([(namespace, name)]))[0]
 
     async def read_all(self, keys: Sequence[tuple[str, str]]) -> list[FetchedPod | None]:
@@ -345,6 +355,10 @@ class TemporalPods:
             return await pending_steps(await handle_of(self._client, *one.key).describe(rpc_timeout=QUERY_DEADLINE))
         except (RPCError, ValueError):  # the pod is gone, or the server is busy: the other parts are returned
             return ()
+
+    async def node_named(self, name: str, *, at_once: bool) -> ListedNode | None:
+        """Return a node; None if it has no workflow. Nothing is cached here, so `at_once` changes nothing."""
+        return await read_node(self._client, name)
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return the steps that this machine's worker executes now."""

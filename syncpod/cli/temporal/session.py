@@ -25,7 +25,7 @@ from syncpod.cli.machine.state_directory import full_disk, note_server, recorded
 from syncpod.messages.encryption import Undecipherable
 from syncpod.pod.model_errors import first_problem
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.worker_record import serving
+from syncpod.settings.worker_record import serving, serving_at
 from syncpod.signing.keys import EncryptingKeys, read_signing_keys
 from syncpod.temporal import plugin
 from syncpod.temporal.plugin import DEFAULT_ADDRESS, NoServer, connection_settings
@@ -92,15 +92,24 @@ async def connect(
     """Connect to the Temporal server; commands are signed with the key of a state directory, if it has one.
 
     They are encrypted too if the directory's node was started with encryption, or SYNCPOD_ENCRYPT is set. `state_dir`
-    None = this user's. `on_namespace` is called with the id of the server's namespace. Raises BadInput if no server
-    answers, and for an invalid key.
+    None = this user's. `on_namespace` is called with the id of the server's namespace, unless the directory's worker
+    serves that namespace: then nothing is requested of the server. Raises BadInput if no server answers or it lacks the
+    namespace, and for an invalid key.
     """
-    keys = keys_of(settings(state_dir=str(state_dir or "")))
+    here = settings(state_dir=str(state_dir or ""))
+    keys = keys_of(here)
     address, patience = config["target_host"], plugin.ANSWER_TIMEOUT.total_seconds()
+    is_served = serving_at(here.state_dir, address, config["namespace"]) is not None
+    if is_served:
+        note_server(here.state_dir, address, is_own=True)
     try:
         with waiting(f"waiting up to {patience:g} s for the Temporal server at {address} to answer"):
             return await plugin.connect(
-                settings=config, keys=keys, identity=who(), runtime=quiet_runtime(), on_namespace=on_namespace
+                settings=config,
+                keys=keys,
+                identity=who(),
+                runtime=quiet_runtime(),
+                on_namespace=None if is_served else on_namespace,
             )
     except plugin.NoServer as error:
         stale = _NAMED if _is_unreachable(error) and os.environ.get(_ADDRESS) == config["target_host"] else ""

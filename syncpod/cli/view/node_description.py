@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 
 from syncpod.api.views.durations import age, moment_text, read_moment, short_duration
 from syncpod.api.views.layout import NONE, mapping, pairs
+from syncpod.api.views.node_columns import ListedNode
 from syncpod.api.views.text import align
-from syncpod.cli.fetched import FetchedNode, FetchedPod
+from syncpod.cli.fetched import FetchedPod
 from syncpod.journal.records import EventRecord
 from syncpod.messages.node import API_SOURCE, NodeView
 from syncpod.node.loop_stalls import LoopStall
@@ -20,7 +21,7 @@ from syncpod.pod.origin import list_of
 
 
 def describe(
-    fetched: FetchedNode, pods: Sequence[FetchedPod], now: datetime, stall: LoopStall | None = None
+    fetched: ListedNode, pods: Sequence[FetchedPod], now: datetime, stall: LoopStall | None = None
 ) -> list[str]:
     """Return the lines of a description; `pods` are those on the node, `stall` its worker's newest stall, if known."""
     view = fetched.view
@@ -39,7 +40,7 @@ def describe(
     return lines
 
 
-def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+def _head(fetched: ListedNode, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
     view = fetched.view
     yield "Name", [fetched.name]
     yield "Roles", [NONE]
@@ -56,7 +57,7 @@ def _head(fetched: FetchedNode, now: datetime) -> Iterator[tuple[str, Sequence[s
         yield "Note", ["the node does not answer: its last reported state follows"]
 
 
-def _sign(fetched: FetchedNode, now: datetime) -> str:
+def _sign(fetched: ListedNode, now: datetime) -> str:
     """Return when the node's worker last gave a sign of life, or since when it has been dead."""
     if fetched.heard is None:
         return "no sign of it yet" if fetched.lives else "no sign of it: it was stopped, or has never run"
@@ -73,7 +74,7 @@ def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
     return [f"{verb} still for {lasted}, {ago} ago: it {stall.doing}", *where]
 
 
-def _conditions(fetched: FetchedNode) -> list[str]:
+def _conditions(fetched: ListedNode) -> list[str]:
     head = ["Type", "Status", "LastTransitionTime", "Reason", "Message"]
     rows = [head, ["-" * len(word) for word in head]]
     told = {each.type: each for each in fetched.view.conditions} if not fetched.current else {}
