@@ -25,13 +25,14 @@ from typing import Final, NamedTuple
 from activities.containers.removal import remove_dead, remove_sandbox, remove_unstarted
 from activities.node.context import Node
 from activities.node.pod_record import anothers, is_ours
-from activities.pods.removal import remove_remains, stop_and_remove
+from activities.pods.life_end import leave_tombstone
+from activities.pods.removal import remove_life, remove_remains
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
-from syncpod.messages import KillCause, ObservedPod
+from syncpod.messages import ObservedPod
 from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.step_table import Stage
-from syncpod.messages.steps import KillPod, Outcome, StepInput
+from syncpod.messages.steps import StepInput
 from syncpod.node.directories import remove_pod_volumes
 from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.node.pod_threads import DiskWork
@@ -41,7 +42,6 @@ from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 
 PATIENCE_SECONDS: Final = 5.0
 """Seconds that a removal waits for a hanging disk. Then it fails, and is tried again later."""
-_OVER: Final = "its life is over"
 
 
 class Collected(NamedTuple):
@@ -116,35 +116,31 @@ class Collector:
         record, is_over = await asyncio.to_thread(_recorded, self._node.context, ref)
         if record is not None and record.incarnation != ref.incarnation:
             return True
-        if not is_over:
-            if record is None or record.cluster != self._node.context.cluster:
-                return True
-            if not await self._is_left_alone(attempt, is_gone):
-                return False
-        removed = await remove_remains(
-            attempt,
-            listing=life.listing,
-            stopped=life.stopped,
-            is_over=is_over,
-            patience_seconds=PATIENCE_SECONDS,
-        )
-        if removed.outcome == Outcome.STOPPING and is_over:
-            # A container has appeared since the kill: the runtime has carried out a dead worker's start.
+        if is_over:
             grace = (record.pod.spec.termination_grace_period_seconds or 0) if record is not None else 0
-            kill = KillPod(ref=ref, grace_seconds=grace, message=_OVER, final=True)
-            removed = await stop_and_remove(attempt, kill, KillCause.DELETED)
-        is_done = removed.outcome == Outcome.DONE
-        self._node.agent.pleg.returned(self._node.reader.nothing(ref.uid) if is_done else await attempt.read())
-        return is_done
+            await remove_life(attempt, life, grace_seconds=grace, patience_seconds=PATIENCE_SECONDS)
+        elif record is not None and record.cluster == self._node.context.cluster:
+            view = await self._judged_gone(attempt, is_gone)
+            if view is None:
+                return False
+            attempt.checkpoint()
+            await leave_tombstone(attempt)
+            await remove_remains(attempt, view, stopped=life.stopped, patience_seconds=PATIENCE_SECONDS)
+        else:
+            return True
+        self._node.agent.pleg.returned(self._node.reader.nothing(ref.uid))
+        return True
 
-    async def _is_left_alone(self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]) -> bool:
-        """Return whether a pod has nothing alive, no open workflow, and no object of another node or cluster."""
+    async def _judged_gone(
+        self, attempt: StepAttempt, is_gone: Callable[[PodRef, bool], Awaitable[bool]]
+    ) -> ObservedPod | None:
+        """Return a pod's listing if it has nothing alive, no open workflow, and no other node's or cluster's object."""
         if await self._is_anothers(attempt.ref.uid):
-            return False
+            return None
         view = await attempt.read()
         if any(each.ready for each in view.sandboxes) or any(each.state != "exited" for each in view.containers):
-            return False
-        return await is_gone(attempt.ref, bool(view.sandboxes or view.containers))
+            return None
+        return view if await is_gone(attempt.ref, bool(view.sandboxes or view.containers)) else None
 
     async def empty(self, uid: str) -> bool:
         """Remove the volumes of a pod that was evicted and has ended; return whether they are removed.

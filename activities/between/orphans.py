@@ -11,34 +11,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
-from typing import NamedTuple
 
 from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.node.context import Node
 from activities.node.pod_record import is_ours
-from activities.pods.removal import stop_and_remove
+from activities.pods.removal import end_life, ended_life
 from activities.step_attempt import Interrupted, NotYet, PodFault, StepAttempt
 from syncpod.cri.errors import NotFound
 from syncpod.cri.port import ContainerSummary
 from syncpod.messages import KillCause, ObservedContainer, ObservedPod
-from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import KillPod, KillTarget, Outcome, StepInput, StepResult
+from syncpod.messages.identity import EndedLife, PodRef
+from syncpod.messages.steps import KillPod, KillTarget, StepInput, StepResult
 from syncpod.node.inventory import Nameless, take_inventory
 from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.names import NODE_LABEL
 
 _USUAL_GRACE_SECONDS = 30
 """The grace period of a pod whose spec has none (DefaultTerminationGracePeriodSeconds)."""
-
-
-class OrphanEnd(NamedTuple):
-    """The result of trying to end an orphan."""
-
-    done: bool
-    """Whether the orphan's sandbox, containers and remains are gone."""
-    obstacle: str = ""
-    """Why the end has failed; it is tried again. Empty if the pod is no longer an orphan, or a step has the pod."""
 
 
 class OrphanEnder:
@@ -50,64 +40,72 @@ class OrphanEnder:
 
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
-    ) -> OrphanEnd:
-        """Kill a pod that has no workflow and is in no list, and remove its remains, as steps do.
+    ) -> EndedLife | str:
+        """Kill a pod that has no workflow and is in no list, as its deletion would (`end_life`).
 
-        Its containers' preStop hooks run within the grace, if the pod's record has them. `is_orphan` is called in the
-        pod's turn. A step of the pod that arrives meanwhile interrupts the end and gets the turn next. Raises CriError,
-        OSError, and the errors of `is_orphan`.
+        Returns its life, whose remains the collector is to remove; if it has not ended, the reason, "" if the pod is no
+        longer an orphan or a step has it. Its containers' preStop hooks run within the grace, if the pod's record has
+        them. `is_orphan` is called in the pod's turn. A step of the pod that arrives meanwhile interrupts the end and
+        gets the turn next. Raises CriError, OSError, and the errors of `is_orphan`.
 
         Mirrors pod_workers.go, v1.36, SyncTerminatingRuntimePod, and the garbage collection that follows it there.
         """
         attempt = self._attempt(ref)
         async with self._node.fences.undisturbed(ref.uid, attempt) as held:
             if not held:
-                return OrphanEnd(done=False)
+                return ""
             record = await asyncio.to_thread(read_pod_record, self._node.context, ref.uid)
             if record is not None:
                 ref = ref.model_copy(update={"incarnation": record.incarnation})
             view = await attempt.read()
             if not await is_orphan():  # last: if the pod is applied after this, its step interrupts the end
-                return OrphanEnd(done=False)
+                return ""
             attempt.restart_clock()
-            targets = _targets(view.containers, record, grace_seconds)
-            request = KillPod(ref=ref, targets=targets, grace_seconds=grace_seconds, message=why, final=True)
+            kill = KillPod(
+                ref=ref,
+                targets=_targets(view.containers, record, grace_seconds),
+                grace_seconds=grace_seconds,
+                message=why,
+                final=True,
+                deleted=True,
+            )
             try:
                 with attempt.on_life(ref):
-                    removed = await stop_and_remove(attempt, request, KillCause.ORPHAN)
+                    return ended_life(ref, await end_life(attempt, kill, KillCause.ORPHAN))
             except Interrupted:
-                return OrphanEnd(done=False)
+                return ""
             except (PodFault, NotYet) as obstacle:
-                return OrphanEnd(done=False, obstacle=str(obstacle))
-            return OrphanEnd(done=removed.outcome == Outcome.DONE, obstacle=removed.message)
+                return str(obstacle)
 
-    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> OrphanEnd:
+    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> str | None:
         """Stop and remove a sandbox or container that has our label and still names no pod.
 
-        A sandbox is removed with its containers. A sandbox with a container that is not ours stays. Raises CriError.
+        It is of no pod's life, so it can have no tombstone, and nothing of it is on disk: it is removed at once. A
+        sandbox is removed with its containers. A sandbox with a container that is not ours stays. Returns None once it
+        is gone, else why it stays, as `end_pod`. Raises CriError.
         """
         attempt = self._attempt(PodRef(uid=found.uid))
         async with self._node.fences.undisturbed(found.uid or found.id, attempt) as held:
             inventory = await take_inventory(self._node.cri, self._node.context.name, {}) if held else None
             if inventory is None or found.id not in {each.id for each in inventory.nameless}:
-                return OrphanEnd(done=False)
+                return ""
             if self._node.reader.belongs_to_pod(found.id):
-                return OrphanEnd(done=False, obstacle="the runtime has listed it as a pod's")
+                return "the runtime has listed it as a pod's"
             inside = await self._node.cri.list_containers()
             chosen = [each for each in inside if found.id in (each.id, each.sandbox_id)]
             if any(each.labels.get(NODE_LABEL) != self._node.context.name for each in chosen):
-                return OrphanEnd(done=False, obstacle="it holds a container that is not ours")
+                return "it holds a container that is not ours"
             try:
                 for each in chosen:
                     await self._end_container(attempt, each, grace_seconds)
                 attempt.checkpoint()
             except Interrupted:
-                return OrphanEnd(done=False)
+                return ""
             if found.kind == "sandbox":
                 with contextlib.suppress(NotFound):
                     await self._node.cri.stop_pod_sandbox(found.id)
                 await self._node.cri.remove_pod_sandbox(found.id)
-            return OrphanEnd(done=True)
+            return None
 
     async def _end_container(self, attempt: StepAttempt, container: ContainerSummary, grace_seconds: int) -> None:
         """Stop a container if it may run, and remove it.

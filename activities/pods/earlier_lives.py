@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from activities.node.pod_record import anothers
-from activities.pods.removal import stop_and_remove
-from activities.step_attempt import NotYet, StepAttempt, warning
+from activities.pods.removal import end_life, ended_life, remove_life
+from activities.step_attempt import StepAttempt, warning
 from syncpod.cri.port import SandboxSummary
 from syncpod.messages import KillCause
-from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import KillPod, Outcome
+from syncpod.messages.identity import EndedLife, PodRef
+from syncpod.messages.steps import KillPod
+from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.node.tombstones import record_of_ended_life, tombstone_at
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import (
@@ -47,19 +48,20 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
     made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node. Mirrors
     pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
-    HandlePodCleanups (running pods without a source are killed). Raises CriError, Interrupted, and the errors of
-    `remove_remains`.
+    HandlePodCleanups (running pods without a source are killed). If the worker dies after a kill, the node removes the
+    remains, as the tombstone allows. Raises CriError, OSError, and the errors of `end_life` and `remove_life`.
     """
     node, ref = attempt.node, attempt.ref
     elsewhere = await anothers(node, listed)
-    left = await asyncio.to_thread(_left_to_the_node, node.context, listed) if listed else set()
-    for uid in sorted({_uid(each) for each in listed if each not in elsewhere} - left - {ref.uid}):
-        attempt.doing = f"ends the pod {uid}, an earlier life of this name without a workflow"
-        elder = PodRef(namespace=ref.namespace, name=ref.name, uid=uid)
+    ours = [each for each in listed if each not in elsewhere and _uid(each) != ref.uid]
+    for life in await asyncio.to_thread(_lives_to_end, node.context, ours) if ours else ():
+        attempt.doing = f"ends the pod {life.uid}, an earlier life of this name without a workflow"
         why = f"an earlier life of {ref.namespace}/{ref.name}, whose workflow is gone"
-        kill = KillPod(ref=elder, grace_seconds=grace_seconds, message=why)
-        await _end(attempt, elder, kill, KillCause.EARLIER_LIFE)
-        attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {uid}: {why}."))
+        kill = KillPod(ref=life, grace_seconds=grace_seconds, message=why, final=True, deleted=True)
+        with attempt.on_life(life):
+            killed = await end_life(attempt, kill, KillCause.EARLIER_LIFE)
+            await remove_life(attempt, ended_life(life, killed), grace_seconds=grace_seconds)
+        attempt.events.append(warning("EarlierLifeEnded", f"Killed and removed the pod {life.uid}: {why}."))
     if any((_uid(each), _incarnation(each)) == (ref.uid, ref.incarnation) for each in listed):
         return ""
     ready = {_uid(each) for each in elsewhere if each.state == "SANDBOX_READY"} - {ref.uid}
@@ -71,7 +73,8 @@ async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> N
 
     The UID of a static pod comes from its manifest, so the next life of the pod has the same directories. It must not
     find the volumes of the last life. Does nothing unless the pod's record is of another life, and that life has a
-    tombstone. Raises the errors of `remove_remains`, and NotYet, Interrupted.
+    tombstone. The step holds the turn of this UID, in which the node's collector would do the same, so it removes them
+    here, before the volumes and the sandbox are made. Raises the errors of `remove_life`.
     """
     try:
         record = await asyncio.to_thread(record_of_ended_life, attempt.node.context, attempt.ref.uid)
@@ -80,24 +83,30 @@ async def remove_what_was_left(attempt: StepAttempt, *, grace_seconds: int) -> N
     if record is None or record.incarnation == attempt.ref.incarnation:
         return
     attempt.doing = "removes what the pod's last life has left"
+    last = _life_of(record)
+    with attempt.on_life(last):
+        await remove_life(attempt, EndedLife(last), grace_seconds=grace_seconds)
+
+
+def _lives_to_end(node: NodeContext, listed: Sequence[SandboxSummary]) -> tuple[PodRef, ...]:
+    """Return the lives of the pods with these sandboxes, except those that the node will remove.
+
+    The node will remove a life that has a tombstone and no ready sandbox. Blocks. Raises OSError.
+    """
+    lives = dict[str, PodRef]()
+    for each in sorted(listed, key=lambda sandbox: (_uid(sandbox), sandbox.attempt)):
+        life = PodRef(namespace=each.namespace, name=each.name, uid=_uid(each), incarnation=_incarnation(each))
+        record = read_pod_record(node, life.uid)
+        lives[life.uid] = life if record is None else _life_of(record)
+    ready = {_uid(each) for each in listed if each.state == "SANDBOX_READY"}
+    return tuple(
+        each for each in lives.values() if each.uid in ready or tombstone_at(node, each.uid, each.incarnation) is None
+    )
+
+
+def _life_of(record: PodRecord) -> PodRef:
     meta = record.pod.metadata
-    elder = PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
-    kill = KillPod(ref=elder, grace_seconds=grace_seconds, message="its life is over")
-    await _end(attempt, elder, kill, KillCause.DELETED)
-
-
-def _left_to_the_node(node: NodeContext, listed: Iterable[SandboxSummary]) -> set[str]:
-    """Return the UIDs of pods that the node will remove: they have a tombstone and no ready sandbox. Blocks."""
-    alive = {_uid(each) for each in listed if each.state == "SANDBOX_READY"}
-    return {_uid(each) for each in listed if tombstone_at(node, _uid(each), _incarnation(each)) is not None} - alive
-
-
-async def _end(attempt: StepAttempt, elder: PodRef, kill: KillPod, cause: KillCause) -> None:
-    """Kill and remove an earlier life, for a `cause`. Raises NotYet if something of it is alive again."""
-    with attempt.on_life(elder):
-        removed = await stop_and_remove(attempt, kill, cause)
-    if removed.outcome == Outcome.STOPPING:
-        raise NotYet(f"the pod {elder.uid}: {removed.message}")
+    return PodRef(namespace=meta.namespace, name=meta.name, uid=meta.uid, incarnation=record.incarnation)
 
 
 def _uid(sandbox: SandboxSummary) -> str:

@@ -1,21 +1,24 @@
-"""Removing the remains of a stopped pod: its containers, sandboxes, cgroup, directories and logs."""
+"""The end of a life: a kill that leaves a tombstone, and the removal of what the kill leaves.
+
+The remains are the pod's dead containers, sandboxes, cgroup, directories and logs.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import Final
 
 from activities.containers.lost_instances import report_killed
 from activities.containers.removal import keep_log_ends, remove_dead, remove_sandbox, remove_unstarted
 from activities.pods.admission import free_resources
-from activities.pods.life_end import leave_tombstone
 from activities.pods.stopping import stop_pod, stop_sandboxes
 from activities.step_attempt import NotYet, StepAttempt
 from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages import KillCause, ObservedPod
-from syncpod.messages.identity import PodRef
-from syncpod.messages.steps import KillPod, Outcome, StepResult
+from syncpod.messages.identity import EndedLife, PodRef
+from syncpod.messages.steps import KillPod, StepResult
 from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
 from syncpod.node.directories import remove_pod_directories
 from syncpod.node.pod_cgroups import remove_empty_tiers
@@ -23,49 +26,67 @@ from syncpod.node.pod_threads import DiskWork
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 
+_OVER: Final = "its life is over"
 
-async def stop_and_remove(attempt: StepAttempt, kill: KillPod, cause: KillCause) -> StepResult:
-    """Stop a pod that no workflow ends, and remove its remains. Raises the errors of `stop_pod` and `remove_remains`.
 
-    For each container that was alive, the node's journal records the kill's message and `cause` as the reason.
+async def end_life(attempt: StepAttempt, kill: KillPod, cause: KillCause | None = None) -> StepResult:
+    """Stop a pod that is deleted, as `stop_pod` does; its life is then over, and the result is `over`.
+
+    By the life's tombstone, the node removes the remains later, also if this worker dies now. A life without an
+    incarnation, or on a full disk, can have no tombstone: its remains are removed here. Raises the errors of `stop_pod`
+    and `remove_remains`.
     """
-    alive = {each.id for each in (await attempt.read()).containers if each.state != "exited"}
-    stopped = (await stop_pod(attempt, kill)).status
-    killed = [each for each in stopped.containers if each.id in alive]
-    await keep_log_ends(attempt, killed, why=kill.message, cause=cause)
-    return await remove_remains(attempt)
+    stopped = await stop_pod(attempt, kill, cause)
+    if not stopped.over:
+        await remove_remains(attempt, stopped.status, stopped=ended_life(kill.ref, stopped).stopped)
+    return stopped.model_copy(update={"over": True})
+
+
+def ended_life(ref: PodRef, killed: StepResult) -> EndedLife:
+    """Return the life that `end_life` has just ended, as `remove_life` and the node's collector take it."""
+    return EndedLife(ref, tuple(each.id for each in killed.status.sandboxes), killed.status)
+
+
+async def remove_life(
+    attempt: StepAttempt, life: EndedLife, *, grace_seconds: int, patience_seconds: float | None = None
+) -> None:
+    """Remove the remains of a life that has a tombstone, in the pod's turn.
+
+    If the kill's listing shows nothing alive, the pod is not listed again. A container that has come to life since the
+    kill is ended first, with this grace: the runtime has carried out a dead worker's start. Raises Interrupted, and the
+    errors of `stop_pod` and `remove_remains`.
+    """
+    view = life.listing if life.listing is not None and _has_ended(life.listing) else await attempt.read()
+    attempt.checkpoint()
+    if _alive(view):
+        kill = KillPod(ref=life.ref, grace_seconds=grace_seconds, message=_OVER, final=True, deleted=True)
+        view = (await stop_pod(attempt, kill, KillCause.DELETED)).status
+    await remove_remains(attempt, view, stopped=life.stopped, patience_seconds=patience_seconds)
 
 
 async def remove_remains(
     attempt: StepAttempt,
+    view: ObservedPod,
     *,
-    listing: ObservedPod | None = None,
     stopped: Collection[str] = (),
-    is_over: bool = False,
     patience_seconds: float | None = None,
-) -> StepResult:
-    """Remove the pod's containers and sandboxes, its cgroup in every controller, its directory and its logs.
+) -> None:
+    """Remove the listed containers and sandboxes of a pod, its cgroup in every controller, its directory and its logs.
 
-    Nothing is removed while a container of the pod is alive: `stop_pod` has to end it first, so the outcome is then
-    STOPPING, with the status that shows the container. Any part may be gone already, and the removal may be repeated
+    Nothing is removed while a listed container is alive. Any part may be gone already, and the removal may be repeated
     from any point. Objects that are not ours are neither listed nor touched. Sandboxes that a kill has `stopped` (ids)
-    are not stopped again. If the kill's `listing` is given and shows nothing alive, the pod is not listed again. A life
-    without a tombstone gets one, unless it `is_over`: then it has one.
+    are not stopped again.
 
     Processes that are still in the cgroup when the runtime lists nothing of the pod any more are killed: the runtime
     started them for a caller that died, and has lost track of them.
 
     Mirrors kubelet.go, v1.36, SyncTerminatedPod (volumes, cgroup), and the kubelet's garbage collection
-    (kuberuntime_gc.go: containers, sandboxes, log directories). Raises CriError, CgroupBusy, StillMounted, NotYet;
-    Interrupted before anything has been removed, or while a disk hangs; DiskSilent after `patience_seconds` (None:
-    never). The pod's record is removed last: until then it shows to which pod the rest belongs.
+    (kuberuntime_gc.go: containers, sandboxes, log directories). Raises NotYet, CriError, CgroupBusy, StillMounted;
+    Interrupted while a disk hangs; DiskSilent after `patience_seconds` (None: never). The pod's record is removed last:
+    until then it shows to which pod the rest belongs.
     """
-    view = listing if listing is not None and _has_ended(listing) else await attempt.read()
-    attempt.checkpoint()
-    alive = [each for each in view.containers if each.state in ("running", "unknown")]
-    if alive:
-        names = ", ".join(f"{each.name} ({each.state})" for each in alive)
-        return StepResult(status=view, outcome=Outcome.STOPPING, message=f"still alive: {names}")
+    if alive := _alive(view):
+        raise NotYet(f"still alive: {', '.join(alive)}")
     await keep_log_ends(attempt, view.containers)
     for container in view.containers:
         # Their logs go with the pod's directory, all at once.
@@ -78,15 +99,17 @@ async def remove_remains(
         attempt.doing = f"removes sandbox {sandbox.attempt}"
         await remove_sandbox(attempt, sandbox)
     attempt.doing = "removes the pod's cgroup, directories and logs"
-    if not is_over:
-        await leave_tombstone(attempt)
     removing = partial(_remove_files, attempt.node.context, attempt.ref)
     await _without_lost_processes(
         attempt, lambda: attempt.on_disk(DiskWork.REMOVE, removing, patience_seconds=patience_seconds)
     )
     attempt.node.uids.release(attempt.ref)
     await free_resources(attempt, "pods_removed")
-    return StepResult()
+
+
+def _alive(view: ObservedPod) -> list[str]:
+    """Return each container that runs, or may run, with its state. A created one can be removed without a kill."""
+    return [f"{each.name} ({each.state})" for each in view.containers if each.state in ("running", "unknown")]
 
 
 def _has_ended(view: ObservedPod) -> bool:

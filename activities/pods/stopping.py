@@ -13,10 +13,11 @@ from activities.containers.ending import Selection, end_containers, kill_target,
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.lost_instances import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
+from activities.containers.removal import keep_log_ends
 from activities.pods.life_end import note_end
 from activities.step_attempt import Polls, StepAttempt
 from syncpod.cri.errors import NotFound
-from syncpod.messages import ObservedContainer, ObservedPod, ObservedSandbox
+from syncpod.messages import KillCause, ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.messages.steps import KillPod, KillTarget, StepResult
 from syncpod.node.pod_records import read_pod_record
 
@@ -25,7 +26,7 @@ _LOOKS: Final = 6
 sandbox is stopped again."""
 
 
-async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
+async def stop_pod(attempt: StepAttempt, request: KillPod, cause: KillCause | None = None) -> StepResult:
     """Stop all containers of the pod in their order, then all its sandboxes, until nothing of it runs.
 
     StopPodSandbox ends containers at once, without grace. So it is called only when a listing shows none alive, or when
@@ -39,13 +40,14 @@ async def stop_pod(attempt: StepAttempt, request: KillPod) -> StepResult:
 
     Mirrors kuberuntime_manager.go, v1.36, killPodWithSyncResult. Difference: there the sandboxes are stopped even when
     a container could not be. The end is noted (`note_end`); the result is `over` if a deleted pod's life has a
-    tombstone now. Raises CriError and OSError, after which Temporal tries again without end; PodFault if it takes too
-    long (see `kill_timeout`).
+    tombstone now. If no workflow records the ends of the stopped containers, the node's journal does, with the
+    request's message and the `cause`. Raises CriError and OSError, after which Temporal tries again without end;
+    PodFault if it takes too long (see `kill_timeout`).
     """
-    return await within_kill_timeout(attempt, request.grace_seconds, _stop(attempt, request))
+    return await within_kill_timeout(attempt, request.grace_seconds, _stop(attempt, request, cause))
 
 
-async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
+async def _stop(attempt: StepAttempt, request: KillPod, cause: KillCause | None) -> StepResult:
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
     targets = _Targets(attempt, request)
     for target in request.targets:
@@ -64,6 +66,10 @@ async def _stop(attempt: StepAttempt, request: KillPod) -> StepResult:
         view = await _listed_as_stopped(attempt)
         if not await targets.alive(view) and not any(sandbox.ready for sandbox in view.sandboxes):
             stopped = await targets.stopped(view)
+            if cause is not None:
+                ids = {target.id for target in stopped}
+                killed = [each for each in view.containers if each.id in ids]
+                await keep_log_ends(attempt, killed, why=request.message, cause=cause)
             starts, is_over = await note_end(attempt, request)
             status = with_noted_starts(attempt, starts, view)
             return StepResult(status=status, pre_stops=tell_hooks(attempt, stopped), over=is_over)

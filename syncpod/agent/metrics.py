@@ -91,7 +91,7 @@ orphaned_pods = counter_from_zero(
 _collected = counter_from_zero(
     _meter,
     "syncpod_garbage_collected_total",
-    description="Dead containers and sandboxes, remains of gone pods, orphans and duplicates removed, by kind.",
+    description="Dead containers and sandboxes, and remains of pods, removed; orphans and duplicates ended; by kind.",
     known=each_of(kind=("container", "sandbox", "pod", "orphan", "duplicate")),
 )
 

@@ -22,7 +22,7 @@ from activities.step_attempt import NotYet, StepAttempt
 from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedPod
 from syncpod.messages.identity import EndedLife, PodRef
-from syncpod.messages.steps import Outcome, StepResult
+from syncpod.messages.steps import Outcome
 from syncpod.node.pod_records import read_pod_record, write_pod_record
 from syncpod.node.tombstones import tombstone_at, write_tombstone
 from tests.activities.bench import Bench, PodOnBench, container
@@ -147,6 +147,27 @@ async def test_all_remains_of_a_gone_pod_are_removed_once_nothing_of_it_is_alive
     assert (view.sandboxes, view.containers) == ((), ())
     assert await collector.remove(EndedLife(pod.ref), standing), "nothing is left that says whose it was"
     assert len(asked) == 2
+
+
+async def test_a_removal_of_a_gone_pod_that_is_cut_off_is_completed_without_the_server(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tombstone comes first: what is left may no longer show whose it was."""
+    pod = bench.pod()
+    await pod.create_sandbox()
+    await pod.kill(grace=0)
+    await pod.until_dead(pod.sandbox_id)
+
+    async def cut_off(*_: object) -> NoReturn:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("activities.pods.removal.remove_sandbox", cut_off)
+        with pytest.raises(asyncio.CancelledError):
+            await Collector(bench.node).remove(EndedLife(pod.ref), gone)
+    assert len((await pod.view()).sandboxes) == 1
+    assert await Collector(bench.node).remove(EndedLife(pod.ref), never_asked)
+    assert ((await pod.view()).sandboxes, pod.directory.exists()) == ((), False)
 
 
 async def test_volumes_of_an_evicted_pod_are_removed_and_its_record_kept(bench: Bench) -> None:
@@ -288,10 +309,10 @@ async def test_a_removal_that_a_start_under_way_prevents_is_put_off(
     pod = bench.pod()
     life = await left_by_a_kill(pod)
 
-    async def prevented(attempt: StepAttempt, **_: object) -> StepResult:
+    async def prevented(attempt: StepAttempt, *_: object, **__: object) -> NoReturn:
         raise NotYet("not removed while main is being started")
 
-    monkeypatch.setattr("activities.between.collection.remove_remains", prevented)
+    monkeypatch.setattr("activities.pods.removal.remove_remains", prevented)
     collector = Collector(bench.node)
     assert not await collector.remove(life, never_asked)
     assert pod.directory.exists()

@@ -10,11 +10,12 @@ import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.between.collection import Collector
 from activities.node.pod_record import note_pod
 from activities.pods import cgroup
 from activities.verbs import create_sandbox
@@ -22,13 +23,16 @@ from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus, SandboxSummary
 from syncpod.lifecycle.actions import StepName
+from syncpod.messages.identity import EndedLife
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Outcome
 from syncpod.node.directories import prepare_pod
 from syncpod.node.pod_cgroups import make_pod_cgroup
+from syncpod.node.tombstones import tombstone_at
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of
+from tests.activities.test_collection import never_asked
 from tests.activities.test_pod_queues import fill
 from tests.runtimes.containerd import Containerd
 
@@ -394,6 +398,30 @@ async def test_containers_left_by_an_earlier_pod_of_the_name_are_ended_first(ben
     assert [sandbox.id for sandbox in made.status.sandboxes] == [made.id]
     assert [event.reason for event in made.events if event.type == "Warning"] == ["EarlierLifeEnded"]
     assert [each.state for each in (await bystander.view()).containers] == ["running"]
+
+
+async def test_an_earlier_pod_that_was_killed_and_not_yet_removed_is_left_to_the_node(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker died in between. The tombstone shows that this life is over, so the next try need not wait for it."""
+    earlier = bench.pod()
+    later = bench.pod(name=earlier.pod.metadata.name)
+    await earlier.create_sandbox()
+    await earlier.start()
+
+    async def dies(*_: object, **__: object) -> NoReturn:
+        raise Unavailable("remove_pod_sandbox", "UNAVAILABLE", "the worker is killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("activities.pods.removal.remove_remains", dies)
+        with pytest.raises(ApplicationError):
+            await later.create_sandbox()
+    assert tombstone_at(bench.node.context, earlier.uid, earlier.incarnation) is not None
+    made = await later.create_sandbox()
+    assert [event.reason for event in made.events if event.type == "Warning"] == []
+    assert [each.ready for each in (await earlier.view()).sandboxes] == [False]
+    assert await Collector(bench.node).remove(EndedLife(earlier.ref), never_asked)
+    assert ((await earlier.view()).sandboxes, earlier.directory.exists()) == ((), False)
 
 
 @pytest.mark.parametrize("labelled", [True, False])

@@ -403,6 +403,7 @@ async def test_unreadable_records_are_reported_once_while_they_stay_unreadable(
         cast("Killer", runtime),
         AsyncMock(),
         begin_anew=AsyncMock(return_value=False),
+        hand_over=looking.remove,
         period=0.001,
     )
     looks = asyncio.create_task(orphans.run())

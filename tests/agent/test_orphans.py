@@ -19,6 +19,7 @@ import pytest_asyncio
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import step_attempt
+from activities.between.collection import Collector
 from activities.between.orphans import OrphanEnder
 from activities.node.fences import FenceClaim
 from protos.cri.v1 import api_pb2 as cri
@@ -26,17 +27,20 @@ from syncpod.agent.housekeeping import duplicates as module
 from syncpod.agent.housekeeping import orphans
 from syncpod.agent.housekeeping.duplicates import Duplicates
 from syncpod.agent.housekeeping.orphans import Orphans, pause_seconds
+from syncpod.agent.housekeeping.removals import Removals
 from syncpod.agent.pod_workflows import PodWorkflows
 from syncpod.cri.port import ContainerSummary
 from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from syncpod.lifecycle.orphans import Coverage, Standing, duplicates
-from syncpod.messages.identity import PodRef
+from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.steps import CreateSandbox, KillTarget, Outcome
 from syncpod.node.inventory import take_inventory
 from syncpod.node.reader import PodReader
+from syncpod.node.tombstones import tombstone_at
 from syncpod.translation import names
 from tests.activities.bench import POLITE, Bench, PodOnBench, bench_of, container
+from tests.activities.test_collection import never_asked
 from tests.activities.test_fences import EARLY, Actor, settle
 from tests.agent.waiting import until
 from tests.node.owned_pods import owned_pod
@@ -77,8 +81,8 @@ class Scene:
     ended_by_the_server: set[str] = field(default_factory=set)
     orphans: Orphans = field(init=False)
     killer: OrphanEnder = field(init=False)
-    gone: list[str] = field(default_factory=list)
-    """The UIDs of the pods without remains."""
+    handed_over: list[EndedLife] = field(default_factory=list)
+    """The lives of killed pods whose remains the node is to remove."""
 
     def __post_init__(self) -> None:
         node = self.bench.node
@@ -94,18 +98,27 @@ class Scene:
             self.killer,
             coverage,
             begin_anew=self.begin_anew,
-            on_gone=lambda ref: self.gone.append(ref.uid),
+            hand_over=self.handed_over.append,
         )
 
     async def begin_anew(self, ref: PodRef) -> bool:
         return ref.uid in self.ended_by_the_server
 
     async def look(self) -> dict[str, tuple[bool, str, str]]:
-        """Run one check and wait for its result; return each finding: whether it was killed, and the reasons."""
+        """Run one check and wait for its result; return each finding: whether it was killed, and the reasons.
+
+        The remains of killed pods are removed.
+        """
         found = await self.orphans.round()
+        await self.killed()
+        for life in self.handed_over:
+            assert await Collector(self.bench.node).remove(life, never_asked)
+        return {each.uid or each.id: (not each.left, each.why, each.left) for each in found}
+
+    async def killed(self) -> None:
+        """Wait until the check's kills have ended."""
         while under_way := self.orphans._under_way:
             await asyncio.wait(tuple(under_way.values()))
-        return {each.uid or each.id: (not each.left, each.why, each.left) for each in found}
 
     async def pod(self, standing: Standing = "unknown", *, cluster: str = "", **spec: Any) -> PodOnBench:
         """A running pod that belongs to a Temporal cluster (by default this one), with this state of its workflow."""
@@ -239,7 +252,7 @@ async def test_only_orphans_proven_by_the_servers_records_are_killed_and_complet
     assert [each.state for each in (await foreign.view()).containers] == ["running"]
     assert [each.uid for each in scene.orphans.found] == [foreign.uid]
     assert scene.orphans.total == 2
-    assert scene.gone == [ended.uid, lost.uid]
+    assert [life.ref.uid for life in scene.handed_over] == [ended.uid, lost.uid]
 
 
 async def test_what_a_workflow_has_left_to_the_node_is_no_orphan(scene: Scene) -> None:
@@ -248,6 +261,30 @@ async def test_what_a_workflow_has_left_to_the_node_is_no_orphan(scene: Scene) -
     assert (await left.delete()).over
     assert await scene.look() == {}
     assert len((await left.view()).sandboxes) == 1
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+async def test_a_worker_that_dies_after_the_kill_of_an_orphan_leaves_its_remains_to_the_next_one(
+    scene: Scene, has_record: bool
+) -> None:
+    """The tombstone shows that the life is over. Removals look only at records; without one it is ended once more."""
+    pod, context = await scene.pod("closed"), scene.bench.node.context
+    if not has_record:
+        (pod.directory / "pod.json").unlink()
+    await scene.orphans.round()
+    await scene.killed()
+    assert [each.ready for each in (await pod.view()).sandboxes] == [False]
+    scene.handed_over.clear()  # the worker dies here
+    if has_record:
+        assert await scene.look() == {}
+        known = cast("PodWorkflows", scene.workflows)
+        removals = Removals(context, known, Collector(scene.bench.node), lambda: (), min_age=3600.0)
+        assert await removals.round() == 1
+    else:
+        assert list(await scene.look()) == [pod.uid]
+    view = await pod.view()
+    assert (view.sandboxes, view.containers, pod.directory.exists()) == ((), (), False)
+    assert tombstone_at(context, pod.uid, pod.incarnation) is not None
 
 
 async def test_a_pod_whose_workflow_the_server_has_ended_for_its_size_is_no_orphan(scene: Scene) -> None:
@@ -403,7 +440,7 @@ async def test_ending_a_stray_container_yields_to_a_step_of_its_pod(
     step.may_end.set()
     async with asyncio.timeout(60):
         await step.act()
-    assert await ending == (False, "")
+    assert await ending == ""
     assert inside in {each.id for each in await listed() if each.state == "running"}
     hangs.set()
     await stops[0]

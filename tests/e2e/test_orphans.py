@@ -336,7 +336,7 @@ async def a_pod_like_any_other(node: OrphanNode, pod: LivePod, uid: str) -> None
     await until_asked(killed, patience=PATIENCE)
     await node.orphans()
     await node.nothing_is_left(uid)
-    why = f"killed and removed pod default/{pod.name} (uid {uid}): its workflow has ended"
+    why = f"killed pod default/{pod.name} (uid {uid}): its workflow has ended"
 
     async def said() -> bool:
         return why in node.worker.log.read_text()

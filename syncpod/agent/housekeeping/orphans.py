@@ -1,6 +1,7 @@
 """Finds orphans: pods that run on a node without a workflow, and containers and sandboxes without a pod's name.
 
-Orphans that the server's records prove to be over are killed. The others are left alone: the log and ``syncpod node``
+Orphans that the server's records prove to be over are killed, and the node removes their remains as those of deleted
+pods (`syncpod.agent.housekeeping.removals`). The others are left alone: the log and ``syncpod node``
 name them, for ``syncpod adopt`` and ``syncpod prune``.
 
 Mirrors kubelet_pods.go, v1.36, HandlePodCleanups, which kills the runtime's pods that are in no source. Difference:
@@ -27,10 +28,10 @@ from syncpod.cri.errors import CriError
 from syncpod.cri.port import CriRuntime
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.lifecycle.orphans import NOT_AN_ORPHAN, ORPHAN_GRACE_SECONDS, Coverage, Found, Judgement, judge
-from syncpod.messages.identity import PodRef
+from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.node.inventory import Inventory, Nameless, PodInRuntime, take_inventory
 from syncpod.node.report import Orphan
-from syncpod.node.tombstones import tombstone_at
+from syncpod.node.tombstones import record_of_ended_life, tombstone_at
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -53,14 +54,17 @@ class Killer(Protocol):
 
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
-    ) -> tuple[bool, str]:
-        """Kill and remove a pod, if `is_orphan` confirms it; return whether all is removed, and the reason if not.
+    ) -> EndedLife | str:
+        """Kill a pod, if `is_orphan` confirms it; return its life, whose remains are to be removed, or why it goes on.
 
-        Raises CriError, OSError, and the errors of `is_orphan`.
+        The reason is "" if the pod is no longer an orphan. Raises CriError, OSError, and the errors of `is_orphan`.
         """
 
-    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> tuple[bool, str]:
-        """Kill and remove a container or sandbox without a pod's name; returns as `end_pod`. Raises CriError."""
+    async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> str | None:
+        """Kill and remove a container or sandbox without a pod's name; return None, else why it stays.
+
+        Raises CriError.
+        """
 
 
 class Orphans:
@@ -75,8 +79,8 @@ class Orphans:
         coverage: Callable[[], Awaitable[Coverage]],
         *,
         begin_anew: Callable[[PodRef], Awaitable[bool]],
+        hand_over: Callable[[EndedLife], None],
         is_signed: bool = False,
-        on_gone: Callable[[PodRef], None] = lambda ref: None,
         period: float = 60.0,
     ) -> None:
         """Check every `period` seconds; on a large node the checks are rarer (`pause_seconds`).
@@ -84,10 +88,10 @@ class Orphans:
         `coverage` returns the state of the node's workflow; it may raise RPCError. `begin_anew` restarts a pod's
         workflow if the server has terminated it because of a limit, and returns whether that was so: such a pod is no
         orphan. `is_signed`: commands to the node are signed, so the server's records alone are not enough to kill a
-        pod. `on_gone` is called with each orphan that was removed.
+        pod. `hand_over` is called with each orphan that was killed: its remains are to be removed.
         """
         self._begin_anew = begin_anew
-        self._on_gone = on_gone
+        self._hand_over = hand_over
         self._is_signed = is_signed
         self._node = node
         self._workflows = workflows
@@ -110,7 +114,7 @@ class Orphans:
         return tuple(self._known.values())
 
     async def run(self) -> None:
-        """Check until cancelled; then cancel the removals under way. The next round repeats a failed query."""
+        """Check until cancelled; then cancel the kills under way. The next round repeats a failed query."""
         complaint = ""
         try:
             while True:
@@ -145,7 +149,9 @@ class Orphans:
             judgement = judge(_as_found(thing), coverage, cluster=self._node.cluster)
             found[thing.id] = self._nameless(thing, judgement)
             if judgement.kill:
-                self._begin(found[thing.id], partial(self._end_nameless, thing))
+                self._begin(
+                    found[thing.id], partial(self._killer.end_nameless, thing, grace_seconds=ORPHAN_GRACE_SECONDS)
+                )
         self._report(found)
         return self.found
 
@@ -166,9 +172,9 @@ class Orphans:
 
     async def _judged(self, pod: PodInRuntime, coverage: Coverage) -> Judgement:
         """Judge a pod by the server's current state of its workflow. Raises RPCError."""
+        if not pod.is_alive and await asyncio.to_thread(record_of_ended_life, self._node, pod.uid) is not None:
+            return NOT_AN_ORPHAN  # its life is over, and the node finds its remains by the record (`removals`)
         ended = await asyncio.to_thread(tombstone_at, self._node, pod.uid, pod.incarnation)
-        if ended is not None and not pod.is_alive:
-            return NOT_AN_ORPHAN  # its workflow has completed, and the node removes its remains (`removals`)
         found = Found(uid=pod.uid, cluster=pod.cluster, made_at=pod.made_at, ended_here=ended is not None)
         if pod.cluster != self._node.cluster:
             return judge(found, coverage, cluster=self._node.cluster)
@@ -190,22 +196,24 @@ class Orphans:
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, orphan: Orphan, end: Callable[[], Awaitable[tuple[bool, str]]]) -> None:
+    def _begin(self, orphan: Orphan, end: Callable[[], Awaitable[EndedLife | str | None]]) -> None:
         """End an orphan in a task of its own, if it has none yet, so that a hanging one delays no other orphan."""
         key = orphan.uid or orphan.id
 
         async def ending() -> None:
             async with self._slots:
                 try:
-                    done, obstacle = await end()
+                    ended = await end()
                 except (RPCError, CriError, OSError) as error:
-                    done, obstacle = False, where_and_why(error)
-            if done:
+                    ended = where_and_why(error)
+            if not isinstance(ended, str):
                 self.total += 1
                 metrics.collected("orphan", 1)
-                log.warning("killed and removed %s: %s", _called(orphan), orphan.why)
-            elif obstacle:
-                log.warning("%s is to be killed (%s), but stays for now: %s", _called(orphan), orphan.why, obstacle)
+                log.warning("killed %s: %s", _called(orphan), orphan.why)
+            elif ended:
+                log.warning("%s is to be killed (%s), but stays for now: %s", _called(orphan), orphan.why, ended)
+            if isinstance(ended, EndedLife):
+                self._hand_over(ended)
 
         if key not in self._under_way:
             task = asyncio.create_task(ending(), name=f"end of orphan {key}")
@@ -217,17 +225,11 @@ class Orphans:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("orphan %s stays for now because of a defect", key, exc_info=error)
 
-    async def _end_pod(self, pod: PodInRuntime, judgement: Judgement) -> tuple[bool, str]:
+    async def _end_pod(self, pod: PodInRuntime, judgement: Judgement) -> EndedLife | str:
         ref = PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid, incarnation=pod.incarnation)
-        done, obstacle = await self._killer.end_pod(
+        return await self._killer.end_pod(
             ref, partial(self._still, pod.uid), grace_seconds=ORPHAN_GRACE_SECONDS, why=f"orphan: {judgement.why}"
         )
-        if done:
-            self._on_gone(ref)
-        return done, obstacle
-
-    async def _end_nameless(self, thing: Nameless) -> tuple[bool, str]:
-        return await self._killer.end_nameless(thing, grace_seconds=ORPHAN_GRACE_SECONDS)
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ A life of a pod counts as over in one of two cases:
 
 - It has a tombstone. A deleted pod's workflow completes as soon as its kill has ended all containers and the node has
   written the tombstone (`syncpod.node.tombstones`). The agent then removes the remains. (As a step, the removal would
-  cost the server half as much as the rest of the deletion.) A new worker finds the remains that the previous worker
-  left, by the tombstones.
+  cost the server half as much as the rest of the deletion.) The kill of an orphan leaves a tombstone too. A new worker
+  finds the remains that the previous worker left, by the tombstones.
 - It has no tombstone, because its workflow was terminated by another client. Then two conditions apply: nothing of the
   pod has been alive in the runtime for some minutes, and the pod has no open workflow. If dead containers or sandboxes
   are left, the server must also have a record that the pod's workflow has ended, or that its name is another pod's: a
@@ -44,7 +44,7 @@ from syncpod.translation.context import NodeContext
 log = logging.getLogger(__name__)
 
 PAUSES_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds between the tries to remove the remains of a pod whose workflow has just ended: its dead containers may be in
+"""Seconds between the tries to remove the remains of a life that has just ended: its dead containers may be in
 the middle of a collection, or the runtime may be away. After these tries each round tries once."""
 ROUND_SECONDS: Final = 30.0
 """Seconds that a round waits for its removals."""
@@ -115,7 +115,11 @@ class Removals:
     def take(self, published: Published) -> None:
         """Begin to remove the remains of a pod whose workflow has just ended; steps that stop pods come first."""
         if published.ended_life is not None:
-            self._begin(published.ended_life, PAUSES_SECONDS)
+            self.remove(published.ended_life)
+
+    def remove(self, life: EndedLife) -> None:
+        """Begin to remove the remains of a life that has just ended."""
+        self._begin(life, PAUSES_SECONDS)
 
     async def run(self) -> None:
         """Check until cancelled; then wait `CLOSE_SECONDS` for the removals under way, and cancel the others."""

@@ -67,7 +67,7 @@ def add_housekeeping_tasks(
         NodeHistory(client, node.name, life.boot).coverage,
         begin_anew=agent.stuck_workflows.begin_anew,
         is_signed=is_signed,
-        on_gone=agent.published_pods.forget,
+        hand_over=removals.remove,
         period=settings.orphans_period,
     )
     reporter = NodeReporter(
