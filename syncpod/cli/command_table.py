@@ -84,7 +84,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "fleet": Entry(_FLEET, "Many nodes as one fleet: what they run, and who is let in."),
     "create": Entry(_PODS, "Create what a manifest has, or a ConfigMap or Secret.", "create", "app"),
     "key": Entry(_HERE, "Show and change the keys of this machine's node.", "key", "app"),
-    "top": Entry(_PODS, "Show the CPU and memory usage of pods and of the node.", "top", "app"),
+    "top": Entry(_PODS, "Show the CPU and memory usage of pods and of the node.", "top", "top"),
 }
 
 
@@ -111,26 +111,26 @@ FLEET_COMMANDS: Final[dict[str, Entry]] = {
         "Show a workload, node, pod or object of the fleet: `deployment web`, `daemonset logs`, `node n1`, "
         "`secret keys`.",
     ),
-    "explain": _own(
-        "explain.explain",
+    "explain": _shared(
+        "explain",
         "Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.",
     ),
-    "logs": _own("logs.logs", "Print the logs of a pod's containers on any node of the fleet."),
+    "logs": _shared("logs", "Print the logs of a pod's containers on any node of the fleet."),
     "exec": _shared("exec", "Run a command in a container on any node of the fleet, and exit with its exit code."),
     "attach": _shared("attach", "Show the output of a running container on any node of the fleet, or type into it."),
     "port-forward": _shared(
         "port-forward", "Forward local ports to a pod on whichever node of the fleet it is, until Ctrl-C."
     ),
     "cp": _shared("cp", "Copy files and directories to and from containers, on whichever node of the fleet they are."),
-    "apply": _own(
-        "change.apply",
+    "apply": _shared(
+        "apply",
         "Run pods, Deployments and DaemonSets (apps/v1) on the fleet's nodes, with their ConfigMaps and Secrets.",
     ),
-    "delete": _own("delete.delete", "Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes."),
-    "cordon": _own("change.cordon", "Place no new pods on these nodes."),
-    "uncordon": _own("change.uncordon", "Place new pods on these nodes again."),
-    "drain": _own(
-        "drain.drain",
+    "delete": _shared("delete", "Delete workloads, pods, ConfigMaps and Secrets of the fleet, on all nodes."),
+    "cordon": _shared("cordon", "Place no new pods on these nodes."),
+    "uncordon": _shared("uncordon", "Place new pods on these nodes again."),
+    "drain": _shared(
+        "drain",
         "Move the pods of nodes elsewhere: cordon the nodes, and have their pods replaced on other nodes.",
     ),
     "remove": _own("remove.remove", "Remove nodes from the fleet for good, and revoke their certificates."),
@@ -152,7 +152,7 @@ FLEET_COMMANDS: Final[dict[str, Entry]] = {
         "certificates.retire",
         "Remove the earliest certificate authority, and so revoke all certificates that it has issued.",
     ),
-    "top": _own("top.app", "Show the CPU and memory usage of the fleet's pods and nodes."),
+    "top": _shared("top", "Show the CPU and memory usage of the fleet's pods and nodes."),
     "rollout": _own("rollout.app", "The rollouts of a Deployment or DaemonSet of the fleet, and its revisions."),
     "key": _own(
         "key.app",

@@ -13,9 +13,9 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import deletion
-from syncpod.cli.commands.fleet_change import cordon, uncordon
-from syncpod.cli.commands.fleet_delete import delete
-from syncpod.cli.commands.fleet_explain import explain
+from syncpod.cli.commands.delete import DeleteOptions, fleet_delete
+from syncpod.cli.commands.drain import CordonOptions, fleet_cordon, fleet_uncordon
+from syncpod.cli.commands.explain import ExplainOptions, fleet_explain
 from syncpod.cli.deletion import Going
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.deletion_request import Thing
@@ -242,18 +242,18 @@ def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_each_that_is_there_is_deleted_and_said(deleted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Failure, match=r'^deployments.apps "gone" not found in the fleet$'):
-        delete(["deployment/gone", "pod/web", "secret/keys"], wait=False)
+        fleet_delete(DeleteOptions(["deployment/gone", "pod/web", "secret/keys"], wait=False))
     assert capsys.readouterr().out.splitlines() == [
         'pod "web" deleted from default namespace on node/n1',
         'secret "keys" deleted from default namespace',
     ]
-    delete(["pod", "web"], wait=False, force=True)
+    fleet_delete(DeleteOptions(["pod", "web"], wait=False, force=True))
     assert capsys.readouterr().out == 'pod "web" force deleted from default namespace on node/n1\n'
 
 
 def test_a_dry_run_deletes_nothing(deleted: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Failure, match=r'^pods "other" not found in the fleet$'):
-        delete(["pod", "web", "other"], dry_run="client")
+        fleet_delete(DeleteOptions(["pod", "web", "other"], dry_run="client"))
     assert capsys.readouterr().out == 'pod "web" deleted (dry run) from default namespace\n'
     assert deleted == []
 
@@ -270,18 +270,18 @@ def test_what_labels_and_fields_select_is_deleted(
 
     asked: list[str] = []
     monkeypatch.setattr(fleet_lists, "find", find)
-    delete(["deployments"], selector="app=b", wait=False)
-    delete(["secrets"], everything=True, all_namespaces=True, wait=False)
+    fleet_delete(DeleteOptions(["deployments"], selector="app=b", wait=False))
+    fleet_delete(DeleteOptions(["secrets"], everything=True, all_namespaces=True, wait=False))
     assert deleted == ["Deployment/b of default", "Secret/a of default", "Secret/b of default"]
-    delete(selector="app=other", wait=False)
+    fleet_delete(DeleteOptions(selector="app=other", wait=False))
     assert asked == ["Deployment of default", "Secret of None", "Pod of default"]
     assert capsys.readouterr().err == "No resources found\n"
     with pytest.raises(BadInput, match="--selector: not for a Secret: its labels are sealed"):
-        delete(["secrets"], selector="app=b")
+        fleet_delete(DeleteOptions(["secrets"], selector="app=b"))
     with pytest.raises(BadInput, match="--field-selector: only pods are deleted by their fields"):
-        delete(["deployments"], field_selector="metadata.name=b")
+        fleet_delete(DeleteOptions(["deployments"], field_selector="metadata.name=b"))
     with pytest.raises(BadInput, match="--all: say of which kind: `syncpod fleet delete pods --all`, or deployments"):
-        delete(everything=True)
+        fleet_delete(DeleteOptions(everything=True))
 
 
 def test_pods_that_their_workloads_are_yet_to_place_are_not_selected(
@@ -294,20 +294,20 @@ def test_pods_that_their_workloads_are_yet_to_place_are_not_selected(
         )
 
     monkeypatch.setattr(fleet_lists, "find", find)
-    delete(["pods"], everything=True, wait=False)
+    fleet_delete(DeleteOptions(["pods"], everything=True, wait=False))
     assert deleted == ["pod/web of default"]
     assert capsys.readouterr().err == "Note: pods that no node has yet are left to their workloads: web-2\n"
 
 
 def test_a_misspelt_kind_deletes_no_pod_of_the_name_behind_it(deleted: list[str]) -> None:
     with pytest.raises(Failure) as refused:
-        delete(["deploymet", "web"], wait=False)
+        fleet_delete(DeleteOptions(["deploymet", "web"], wait=False))
     assert deleted == []
     assert str(refused.value) == (
         'pods "deploymet" not found in the fleet\n'
         "nothing was deleted: a kind before names is one of deployment, daemonset, pod, configmap or secret"
     )
-    delete(["web"], wait=False)
+    fleet_delete(DeleteOptions(["web"], wait=False))
     assert deleted == ["pod/web of default"]
 
 
@@ -320,9 +320,9 @@ def test_what_manifests_name_is_deleted_even_if_it_could_not_be_applied(deleted:
     path = tmp_path / "app.yaml"
     path.write_text("\n---\n".join(map(json.dumps, documents)))
     with pytest.raises(Failure, match=r'^deployments.apps "gone" not found in the fleet$'):
-        delete(filename=[str(path)], wait=False)
+        fleet_delete(DeleteOptions(filename=[str(path)], wait=False))
     assert deleted == ["ConfigMap/settings of default", "pod/web of default", "Deployment/gone of other"]
-    delete(filename=[str(path)], wait=False, ignore_not_found=True)
+    fleet_delete(DeleteOptions(filename=[str(path)], wait=False, ignore_not_found=True))
 
 
 @pytest.mark.parametrize(
@@ -346,20 +346,20 @@ def test_nothing_is_deleted_if_a_document_names_nothing(
     path = tmp_path / "app.yaml"
     path.write_text(f"{json.dumps({'kind': 'Pod', 'metadata': {'name': 'web'}})}\n---\n{json.dumps(document)}")
     with pytest.raises(BadInput, match=wrong):
-        delete(filename=[str(path)], namespace="a", wait=False)
+        fleet_delete(DeleteOptions(filename=[str(path)], namespace="a", wait=False))
     assert deleted == []
 
 
 @pytest.mark.parametrize(("what", "filename"), [(None, None), (["web"], ["app.yaml"])])
 def test_one_way_to_say_what_to_delete(what: list[str] | None, filename: list[str] | None) -> None:
     with pytest.raises(BadInput, match="say what to delete, in one of these ways: NAME"):
-        delete(what, filename)
+        fleet_delete(DeleteOptions(what, filename))
 
 
 @pytest.mark.parametrize("word", ["nod/n1", "pod/n1"])
 def test_only_nodes_are_cordoned(word: str) -> None:
     with pytest.raises(BadInput, match=f"'{word}': only nodes can be named here, as NAME or node/NAME"):
-        cordon([word])
+        fleet_cordon(CordonOptions([word]))
 
 
 def test_a_node_that_is_cordoned_is_said_to_be(
@@ -375,8 +375,8 @@ def test_a_node_that_is_cordoned_is_said_to_be(
 
     monkeypatch.setattr(fleet, "views", views)
     monkeypatch.setattr(fleet, "update", update)
-    cordon(["n1", "node/n2"])
-    uncordon(["node", "n1", "n2"])
+    fleet_cordon(CordonOptions(["n1", "node/n2"]))
+    fleet_uncordon(CordonOptions(["node", "n1", "n2"]))
     assert capsys.readouterr().out.splitlines() == [
         "node/n1 already cordoned",
         "node/n2 cordoned",
@@ -389,4 +389,4 @@ def test_a_node_that_is_cordoned_is_said_to_be(
 @pytest.mark.parametrize("placement", [False, True])
 def test_explain_asks_for_what_is_to_be_explained(placement: bool) -> None:
     with pytest.raises(BadInput, match="NAME: name one pod, `web`, or a workload, `deployment/web`"):
-        explain(None, placement=placement)
+        fleet_explain(ExplainOptions(None, placement=placement))

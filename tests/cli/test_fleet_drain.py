@@ -10,7 +10,7 @@ import pytest
 from temporalio.client import Client
 
 from syncpod.cli import maintenance
-from syncpod.cli.commands.fleet_change import cordon
+from syncpod.cli.commands.drain import CordonOptions, fleet_cordon
 from syncpod.cli.failure import Failure
 from syncpod.cli.temporal import fleet, fleet_nodes, fleet_workloads
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
@@ -63,7 +63,7 @@ async def test_no_node_is_cordoned_if_one_does_not_exist(monkeypatch: pytest.Mon
         await nodes.drain("n1", "nope")
     monkeypatch.setattr(fleet, "run", lambda work, **_: asyncio.run(work(NO_CLIENT)))
     with pytest.raises(Failure, match='nodes "nope" not found'):
-        await asyncio.to_thread(cordon, ["n1", "node/nope"])
+        await asyncio.to_thread(fleet_cordon, CordonOptions(["n1", "node/nope"]))
     assert nodes.done == []
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, cast
 
 import pytest
 import typer
 from temporalio.client import Client
 
-from syncpod.cli.actions import fleet_explain, fleet_logs, fleet_top
-from syncpod.cli.commands.fleet_explain import explain
-from syncpod.cli.commands.fleet_logs import logs
-from syncpod.cli.commands.fleet_top import pod
+from syncpod.cli.actions import fleet_explain as explain_action
+from syncpod.cli.actions import fleet_logs as logs_action
+from syncpod.cli.actions import fleet_top as top_action
+from syncpod.cli.commands.explain import ExplainOptions, fleet_explain
+from syncpod.cli.commands.logs import LogsOptions, fleet_logs
+from syncpod.cli.commands.top import TopPodOptions, fleet_pod
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.command_streams import Output, Write
@@ -39,18 +41,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         return 0
 
     monkeypatch.setattr(fleet, "run", run)
-    for action in (fleet_logs, fleet_explain):
+    for action in (logs_action, explain_action):
         monkeypatch.setattr(action, "find_pod", find)
-    monkeypatch.setattr(fleet_logs, "run_there", there)
-    monkeypatch.setattr(fleet_explain, "print_there", there)
+    monkeypatch.setattr(logs_action, "run_there", there)
+    monkeypatch.setattr(explain_action, "print_there", there)
     return words
 
 
 @pytest.mark.parametrize("text", ["", "5m"])
 def test_a_time_that_is_given_without_a_value_is_not_ignored(asked: list[list[str]], text: str) -> None:
     with pytest.raises(typer.Exit):
-        logs(["web"], since=text, since_time=text)
-    explain(["web"], at=text, since=text)
+        fleet_logs(LogsOptions(["web"], since=text, since_time=text))
+    fleet_explain(ExplainOptions(["web"], at=text, since=text))
     assert asked == [
         ["logs", "web", "--namespace=default", f"--since={text}", f"--since-time={text}"],
         ["explain", "web", "--namespace=default", f"--at={text}", f"--since={text}"],
@@ -59,30 +61,68 @@ def test_a_time_that_is_given_without_a_value_is_not_ignored(asked: list[list[st
 
 def test_flags_about_lives_traces_and_errors_are_sent_to_the_node(asked: list[list[str]]) -> None:
     with pytest.raises(typer.Exit):
-        logs(["web"], restart=1, uid="u", ignore_errors=True, max_log_requests=9)
-    explain(["web"], uid="u", start=True, trace=True)
+        fleet_logs(LogsOptions(["web"], restart=1, uid="u", ignore_errors=True, max_log_requests=9))
+    fleet_explain(ExplainOptions(["web"], uid="u", start=True, trace=True))
     assert asked == [
-        ["logs", "web", "--namespace=default", "--uid=u", "--restart=1", "--max-log-requests=9", "--ignore-errors"],
+        ["logs", "web", "--namespace=default", "--restart=1", "--uid=u", "--ignore-errors", "--max-log-requests=9"],
         ["explain", "web", "--namespace=default", "--uid=u", "--start", "--trace"],
     ]
 
 
 def test_flags_that_are_not_given_are_not_sent(asked: list[list[str]]) -> None:
     with pytest.raises(typer.Exit):
-        logs(["web"])
-    explain(["web"], restart=0, start=True)
+        fleet_logs(LogsOptions(["web"]))
+    fleet_explain(ExplainOptions(["web"], restart=0, start=True))
     assert asked == [
         ["logs", "web", "--namespace=default"],
-        ["explain", "web", "--namespace=default", "--restart=0", "--start"],
+        ["explain", "web", "--namespace=default", "--start", "--restart=0"],
     ]
 
 
 @pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize("kind", ["deployment", "ds", "pod"])
-@pytest.mark.parametrize("command", [logs, explain, partial(explain, placement=True)])
-def test_a_kind_alone_is_not_taken_for_the_name_of_a_pod(command: Callable[[list[str]], None], kind: str) -> None:
-    with pytest.raises(BadInput, match=f"^NAME: required: which one, such as `{kind}/web` "):
-        command([kind])
+def test_a_kind_alone_is_not_taken_for_the_name_of_a_pod(kind: str) -> None:
+    required = f"^NAME: required: which one, such as `{kind}/web` "
+    with pytest.raises(BadInput, match=required):
+        fleet_logs(LogsOptions([kind]))
+    for placement in (False, True):
+        with pytest.raises(BadInput, match=required):
+            fleet_explain(ExplainOptions([kind], placement=placement))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (LogsOptions(["web"], uid="u"), "--uid: only with --restart: without it, the pod that there is now is read"),
+        (LogsOptions(["web"], restart=-1), "--restart: must be 0 or more: the number that `syncpod explain` gives"),
+        (
+            LogsOptions(selector="app=web", restart=1),
+            "--restart: name one pod, without --follow, --previous and --all-containers",
+        ),
+        (LogsOptions(["web", "app"], all_containers=True), "either --container or --all-containers"),
+        (ExplainOptions(["web"], restart=1), "--restart, --container and --trace: only with --start"),
+        (ExplainOptions(["web"], at="14:02", start=True), "--at: not with --start, which names a start by --restart"),
+        (ExplainOptions(["web"], output="yaml"), "--output: must be json, not yaml"),
+        (ExplainOptions(["node/n1"], start=True), "--start: needs a pod; name one"),
+        (ExplainOptions(["pod.spec"]), "pod.spec: this explains the state of a pod, `explain NAME`; "),
+    ],
+)
+def test_flags_that_a_node_refuses_are_refused_before_it_is_asked(
+    asked: list[list[str]], options: LogsOptions | ExplainOptions, sentence: str
+) -> None:
+    with pytest.raises(BadInput, match=f"^{re.escape(sentence)}"):
+        fleet_logs(options) if isinstance(options, LogsOptions) else fleet_explain(options)
+    assert asked == []
+
+
+def test_a_container_is_named_after_the_pod_and_sent(asked: list[list[str]]) -> None:
+    for words in (["web", "app"], ["pod", "web"]):
+        with pytest.raises(typer.Exit):
+            fleet_logs(LogsOptions(words))
+    assert asked == [
+        ["logs", "web", "--namespace=default", "--container=app"],
+        ["logs", "web", "--namespace=default"],
+    ]
 
 
 def labelled(name: str, app: str, namespace: str = "") -> dict[str, Any]:
@@ -120,9 +160,9 @@ def selectable(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> list[
 
 def test_pods_are_chosen_by_their_labels_on_all_nodes(selectable: list[list[str]]) -> None:
     with pytest.raises(typer.Exit):
-        logs(selector="app=web")
+        fleet_logs(LogsOptions(selector="app=web"))
     with pytest.raises(typer.Exit):
-        logs(selector="app in (web,db)", node="n1", tail=3)
+        fleet_logs(LogsOptions(selector="app in (web,db)", node="n1", tail=3))
     assert selectable == [
         ["logs", "web-1", "--namespace=default", "--tail=10"],
         ["logs", "web-2", "--namespace=default", "--tail=10"],
@@ -134,7 +174,7 @@ def test_pods_are_chosen_by_their_labels_on_all_nodes(selectable: list[list[str]
 @pytest.mark.parametrize("given", [{}, {"what": ["web"], "selector": "app=web"}, {"selector": "app in web"}])
 def test_either_a_name_or_a_selector_is_needed(selectable: list[list[str]], given: dict[str, Any]) -> None:
     with pytest.raises(BadInput):
-        logs(**given)
+        fleet_logs(LogsOptions(**given))
     assert selectable == []
 
 
@@ -152,11 +192,11 @@ def test_logs_that_are_followed_together_are_not_mixed_within_a_line(
     async def ours(_which: Output, data: bytes) -> None:
         written.append(data)
 
-    monkeypatch.setattr(fleet_logs, "run_there", there)
-    monkeypatch.setattr(fleet_logs, "write_ours", ours)
+    monkeypatch.setattr(logs_action, "run_there", there)
+    monkeypatch.setattr(logs_action, "write_ours", ours)
     monkeypatch.setattr(interrupts, "enable", lambda: None)
     with pytest.raises(typer.Exit):
-        logs(selector="app=web", follow=True)
+        fleet_logs(LogsOptions(selector="app=web", follow=True))
     assert sorted(written) == [b"from n1\n", b"from n2\n", b"no end of n1", b"no end of n2"]
     assert selectable == []
 
@@ -166,9 +206,9 @@ def test_as_many_pods_are_followed_as_max_log_requests_says(
 ) -> None:
     monkeypatch.setattr(interrupts, "enable", lambda: None)
     with pytest.raises(BadInput, match=r"^2 pods would be followed, but at most 1 may be: raise --max-log-requests"):
-        logs(selector="app=web", follow=True, max_log_requests=1)
+        fleet_logs(LogsOptions(selector="app=web", follow=True, max_log_requests=1))
     with pytest.raises(BadInput, match=r"^--max-log-requests: must be 1 or more containers"):
-        logs(selector="app=web", follow=True, max_log_requests=0)
+        fleet_logs(LogsOptions(selector="app=web", follow=True, max_log_requests=0))
     assert selectable == []
 
 
@@ -184,12 +224,12 @@ def test_a_node_that_does_not_answer_is_reported_with_ignore_errors(
         read.append(words[1])
         return 0
 
-    monkeypatch.setattr(fleet_logs, "run_there", there)
+    monkeypatch.setattr(logs_action, "run_there", there)
     with pytest.raises(Failure, match=r"^node n1 does not answer"):
-        logs(selector="app=web")
+        fleet_logs(LogsOptions(selector="app=web"))
     assert read == []
     with pytest.raises(typer.Exit):
-        logs(selector="app=web", ignore_errors=True)
+        fleet_logs(LogsOptions(selector="app=web", ignore_errors=True))
     assert read == ["web-2"]
     assert capsys.readouterr().err == "Note: pod web-1: node n1 does not answer\n"
 
@@ -198,8 +238,30 @@ def test_the_sum_of_all_nodes_is_in_the_last_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [["web-1", "12m", "3Mi", "n1"], ["web-2", "990m", "1000Mi", "n2"]]
-    monkeypatch.setattr(fleet_top, "_rows", lambda *_: ([*rows], [], set()))
-    pod(with_sum=True)
+    monkeypatch.setattr(top_action, "_rows", lambda *_: ([*rows], [], set()))
+    fleet_pod(TopPodOptions(with_sum=True))
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [
         *rows, ["________", "________"], ["1002m", "1003Mi"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{"selector": "app=web"}, {"all_namespaces": True}])
+def test_usage_is_of_named_or_of_chosen_pods(options: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"^name pods, or choose them with --selector or --all-namespaces, not both"):
+        fleet_pod(TopPodOptions(["web"], **options))
+
+
+def test_a_named_pod_of_another_namespace_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [["default", "web", "12m", "3Mi", "n1"], ["other", "db", "9m", "1Mi", "n1"]]
+    monkeypatch.setattr(top_action, "_rows", lambda *_: ([*rows], [], {("default", "idle")}))
+    with pytest.raises(Failure) as missing:
+        fleet_pod(TopPodOptions(["web", "db", "idle"]))
+    assert str(missing.value).splitlines() == [
+        'pods "db" not found in the fleet',
+        'pod "idle": it has no running container on the nodes that were asked',
+    ]
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["NAME", "CPU(cores)", "MEMORY(bytes)", "NODE"], rows[0][1:],
     ]  # fmt: skip

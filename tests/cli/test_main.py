@@ -41,7 +41,7 @@ def test_help_of_a_command_imports_that_one_alone() -> None:
 def test_so_does_a_command_of_a_fleet_and_the_list_of_these_imports_none() -> None:
     assert started("fleet", "--help").commands == set()
     start = started("fleet", "delete", "--help")
-    assert start.heavy == set() and start.commands == {"fleet_delete"}
+    assert start.heavy == set() and start.commands == {"delete"}
 
 
 def test_no_command_is_slow_to_load() -> None:

@@ -25,9 +25,9 @@ class PodUsageRequest:
     """The pods whose usage is shown, and the form of the table."""
 
     names: Sequence[str]
-    """The names of the pods; () = all that `namespace` and `selector` choose."""
+    """The names of pods of `namespace`; () = all that `namespace` and `selector` choose."""
     namespace: str | None
-    """None = all: then each line begins with its namespace."""
+    """None = all, and no pod is named: then each line begins with its namespace."""
     selector: str
     by_container: bool
     """Whether each container has a line."""
@@ -45,20 +45,18 @@ def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
 
     Raises BadInput, and Failure once all is printed, with the pods that are not found and the nodes that do not answer.
     """
-    names, is_wide = request.names, request.namespace is None
+    names, is_spaced = request.names, bool(request.names) or request.namespace is None
     words = ["top", "pod", "--no-headers", *(["--containers"] if request.by_container else [])]
-    words += ["--all-namespaces"] if is_wide or names else [f"--namespace={request.namespace}"]
+    words += ["--all-namespaces"] if is_spaced else [f"--namespace={request.namespace}"]
     words += [f"--selector={request.selector}"] if request.selector else []
-    is_spaced = is_wide or bool(names)
     head = ["POD", "NAME"] if request.by_container else ["NAME"]
     head = ["NAMESPACE", *head] if is_spaced else head
 
     found, trouble, placed = _rows(words, len(head) + len(_MEASURES), request.nodes, state_dir)
     if names:
         trouble += _missing(names, found, placed, request.namespace)
-        found = [row for row in found if row[1] in names and (is_wide or row[0] == request.namespace)]
-        if not is_wide:
-            head, found = head[1:], [row[1:] for row in found]
+        head = head[1:]
+        found = [row[1:] for row in found if row[1] in names and row[0] == request.namespace]
     at = {"cpu": -3, "memory": -2}.get(request.sort_by)
     found.sort(key=(lambda row: row) if at is None else (lambda row: (-_number(row[at]), row)))
     if found and request.with_sum:
@@ -115,18 +113,14 @@ def _rows(
 
 
 def _missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, namespace: str | None) -> list[str]:
-    """Return a sentence for each named pod without a row; `namespace` None = any."""
+    """Return a sentence for each named pod of the namespace without a row."""
     shown = {(row[0], row[1]) for row in rows}
-
-    def has(pods: _Pods, name: str) -> bool:
-        return any(each == name and space in (namespace or space,) for space, each in pods)
-
     return [
         f'pod "{name}": it has no running container on the nodes that were asked'
-        if has(placed, name)
+        if (namespace, name) in placed
         else f'pods "{name}" not found in the fleet'
         for name in names
-        if not has(shown, name)
+        if (namespace, name) not in shown
     ]
 
 

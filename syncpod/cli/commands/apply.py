@@ -1,8 +1,13 @@
-"""``syncpod apply``: create or change pods, ConfigMaps and Secrets."""
+"""``syncpod apply`` and ``syncpod fleet apply``: create or change what manifests have."""
 
 from __future__ import annotations
 
-from syncpod.cli.input.arguments import read_apply
+from dataclasses import dataclass
+from datetime import timedelta
+
+from syncpod.cli.failure import BadInput
+from syncpod.cli.input.arguments import read_dry_run, read_timeout
+from syncpod.cli.input.contexts import OnlyFleet, OnlyNode
 from syncpod.cli.input.options import (
     DryRun,
     Filenames,
@@ -11,22 +16,29 @@ from syncpod.cli.input.options import (
     ManifestNamespace,
     Node,
     Recursive,
+    StateDir,
     Timeout,
     UntilUp,
 )
 
 
-def apply(
-    filename: Filenames = None,
-    namespace: ManifestNamespace = "",
-    wait: UntilUp = False,
-    timeout: Timeout = "5m",
-    node: Node = "",
-    dry_run: DryRun = "none",
-    recursive: Recursive = False,
-    ignore_other_kinds: IgnoreOtherKinds = False,
-    kustomize: Kustomize = "",
-) -> None:
+@dataclass(frozen=True)
+class ApplyOptions:
+    """The options of `apply` and `fleet apply`."""
+
+    filename: Filenames = None
+    namespace: ManifestNamespace = ""
+    wait: UntilUp = False
+    timeout: Timeout = "5m"
+    node: OnlyNode[Node] = ""
+    dry_run: DryRun = "none"
+    recursive: Recursive = False
+    ignore_other_kinds: OnlyNode[IgnoreOtherKinds] = False
+    kustomize: Kustomize = ""
+    state_dir: OnlyFleet[StateDir] = ""
+
+
+def apply(given: ApplyOptions) -> None:
     """Create or change pods, ConfigMaps and Secrets.
 
     A pod may change as Kubernetes lets it change: images, CPU and memory (see `resize`), labels, annotations,
@@ -42,17 +54,64 @@ def apply(
     steps. A new pod whose limits its node cannot enforce is refused. A pod with a field that its node's runtime does
     not support is created, with a warning, and waits.
     """
-    filename = filename or []
-    mark, patience = read_apply("apply", filename, kustomize, dry_run=dry_run, wait=wait, timeout=timeout)
+    filename, mark, patience = _checked(given, "apply")
 
     from syncpod.cli.input.manifests import admitted
 
-    manifests = admitted(filename, namespace, recursive=recursive, ignore_other_kinds=ignore_other_kinds)
+    manifests = admitted(
+        filename, given.namespace, recursive=given.recursive, ignore_other_kinds=given.ignore_other_kinds
+    )
     if mark:
         from syncpod.cli.actions.apply_dry_run import try_manifests
 
-        try_manifests(manifests, node, mark, asks=dry_run == "server")
+        try_manifests(manifests, given.node, mark, asks=given.dry_run == "server")
     else:
         from syncpod.cli.actions.apply import apply_manifests
 
-        apply_manifests(manifests, node, patience, wait=wait)
+        apply_manifests(manifests, given.node, patience, wait=given.wait)
+
+
+def fleet_apply(given: ApplyOptions) -> None:
+    """Run pods, Deployments and DaemonSets (apps/v1) on the fleet's nodes, with their ConfigMaps and Secrets.
+
+    The fleet chooses a node for each pod by its affinity, tolerations, spread and requests. A pod with a
+    `spec.nodeName` runs on that node. A new template is rolled out pod by pod; if one of its pods fails, the fleet
+    rolls back to the last good template by itself. Nodes keep their pods running even while the fleet cannot be
+    reached. A ConfigMap or Secret goes only to nodes with pods that refer to it. A warning names each image that is not
+    loaded on a node with the embedded runtime: such a node pulls nothing.
+
+    With `--wait`, the command waits until each rollout has ended, as `fleet rollout status` does, and until each pod is
+    ready or has finished. With `--dry-run=client`, the manifests are checked here and compared with what the fleet has.
+    """
+    filename, mark, patience = _checked(given, "fleet apply")
+    if given.dry_run == "server":
+        raise BadInput(
+            "--dry-run=server: a fleet cannot say what it would refuse without doing it: --dry-run=client checks the "
+            "manifests and compares them, and `syncpod fleet explain --placement` shows which nodes have room"
+        )
+    from syncpod.cli.input.fleet_manifests import fleet_manifests
+
+    manifests = fleet_manifests(filename, given.namespace, recursive=given.recursive)
+    if mark:
+        from syncpod.cli.actions.fleet_apply import try_manifests
+
+        try_manifests(manifests, mark, given.state_dir)
+    else:
+        from syncpod.cli.actions.fleet_apply import apply_manifests
+
+        apply_manifests(manifests, patience, given.state_dir, wait=given.wait)
+
+
+def _checked(given: ApplyOptions, typed: str) -> tuple[list[str], str, timedelta | None]:
+    """Return the manifests, the mark of a dry run as `read_dry_run`, and how long ``--wait`` waits. Raises BadInput."""
+    if given.kustomize:
+        raise BadInput(
+            f"-k: kustomizations are not built here: kubectl kustomize {given.kustomize} | syncpod {typed} -f -"
+        )
+    if not given.filename:
+        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
+    patience = read_timeout(given.timeout)
+    mark = read_dry_run(given.dry_run)
+    if mark and given.wait:
+        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
+    return given.filename, mark, patience

@@ -1,9 +1,10 @@
-"""``syncpod explain``: the state of a pod and its causes, from its node's journal."""
+"""``syncpod explain`` and ``syncpod fleet explain``: the state of pods and nodes, and its causes, from a journal."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Final
 
@@ -12,62 +13,81 @@ import typer
 from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration, require_json
-from syncpod.cli.input.options import Namespace, OnlyJson, PodNames
+from syncpod.cli.input.contexts import OnlyFleet, OnlyNode, flags_for_node
+from syncpod.cli.input.fleet_names import kind_and_name
+from syncpod.cli.input.kind_words import NODE_WORDS
+from syncpod.cli.input.options import Namespace, OfNode, OnlyJson, PodNames, StateDir
 
-At = Annotated[
-    str | None,
-    typer.Option("--at", metavar="TIME", help="The state at a time: 14:02, 14:02:30 or RFC 3339.", show_default="now"),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="DURATION", help="Only this time until now, such as 30m, 6h or 2d.", show_default=False
-    ),
-]
-Uid = Annotated[
-    str, typer.Option("--uid", metavar="UID", help="The life of the name with this uid, instead of the newest.")
-]
-
-Start = Annotated[bool, typer.Option("--start", help="Show where the time of its newest start went, step by step.")]
-Restart = Annotated[
-    int | None, typer.Option("--restart", metavar="N", help="With --start: the start with this number; 0 = the first.")
-]
-Trace = Annotated[
-    bool,
-    typer.Option(
-        "--trace", help="With --start: show a tree with each call to the runtime, from the traces in the worker's log."
-    ),
-]
-TraceLog = Annotated[
-    str,
-    typer.Option(
-        "--trace-log", metavar="FILE", help="The worker's log.", show_default="of the worker that `up` started"
-    ),
-]
-Placement = Annotated[
-    bool, typer.Option("--placement", help="Say for each node of the fleet why the pod is not there.")
-]
-OfContainer = Annotated[
-    str, typer.Option("--container", "-c", metavar="NAME", help="With --start: the start of this container.")
-]
 _FIELDS: Final = re.compile(r"(po|pods?|cm|configmaps?|secrets?|deploy(ment)?s?)(\.[A-Za-z.]+)?|nodes?\.[A-Za-z.]+")
 """A kind or its fields, as in ``kubectl explain pod.spec``. A pod with such a name must be given as pod/NAME."""
 
 
-def explain(
-    what: PodNames = None,
-    namespace: Namespace = "default",
-    output: OnlyJson = "",
-    at: At = None,
-    since: Since = None,
-    uid: Uid = "",
-    start: Start = False,
-    restart: Restart = None,
-    container: OfContainer = "",
-    trace: Trace = False,
-    trace_log: TraceLog = "",
-    placement: Placement = False,
-) -> None:
+@dataclass(frozen=True)
+class ExplainOptions:
+    """The options of `explain` and `fleet explain`."""
+
+    what: PodNames = None
+    namespace: Namespace = "default"
+    node: OnlyFleet[OfNode] = ""
+    output: OnlyJson = ""
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="TIME", help="The state at a time: 14:02, 14:02:30 or RFC 3339.", show_default="now"
+        ),
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="DURATION", help="Only this time until now, such as 30m, 6h or 2d.", show_default=False
+        ),
+    ] = None
+    uid: Annotated[
+        str, typer.Option("--uid", metavar="UID", help="The life of the name with this uid, instead of the newest.")
+    ] = ""
+    start: Annotated[
+        bool, typer.Option("--start", help="Show where the time of its newest start went, step by step.")
+    ] = False
+    restart: Annotated[
+        int | None,
+        typer.Option("--restart", metavar="N", help="With --start: the start with this number; 0 = the first."),
+    ] = None
+    container: Annotated[
+        str, typer.Option("--container", "-c", metavar="NAME", help="With --start: the start of this container.")
+    ] = ""
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="With --start: show a tree with each call to the runtime, from the traces in the worker's log.",
+        ),
+    ] = False
+    trace_log: OnlyNode[
+        Annotated[
+            str,
+            typer.Option(
+                "--trace-log",
+                metavar="FILE",
+                help="The worker's log.",
+                show_default="of the worker that `up` started",
+            ),
+        ]
+    ] = ""
+    placement: Annotated[
+        bool, typer.Option("--placement", help="Say for each node of the fleet why the pod is not there.")
+    ] = False
+    state_dir: OnlyFleet[StateDir] = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """The flags that choose a time, a life or a start, as they were given."""
+        given = {"--at": self.at is not None, "--since": self.since is not None, "--uid": bool(self.uid)}
+        given |= {"--start": self.start, "--restart": self.restart is not None, "--container": bool(self.container)}
+        given |= {"--trace": self.trace, "--trace-log": bool(self.trace_log)}
+        return [flag for flag, is_given in given.items() if is_given]
+
+
+def explain(given: ExplainOptions) -> None:
     """Explain a pod's state, its causes, and what happens next.
 
     For each end of a container this shows the cause, who decided it, how long the next start waited, and the last lines
@@ -81,46 +101,84 @@ def explain(
     OTEL_TRACES_EXPORTER=console. With --placement it shows for each node of the fleet that this machine commands
     whether the pod may be there, as `fleet explain --placement` does.
     """
-    given = {"--at": at is not None, "--since": since is not None, "--uid": bool(uid), "--start": start}
-    given |= {"--restart": restart is not None, "--container": bool(container), "--trace": trace}
-    flags = [flag for flag, is_given in given.items() if is_given]
-    if placement:
+    if given.placement:
         from syncpod.cli.actions.explain_placement import explain_placement
 
-        explain_placement(what, namespace, output, flags)
+        explain_placement(given.what, given.namespace, given.output, given.flags)
         return
-    _check(output, flags, trace_log)
-    name, nodes = _named(what or [], flags)
+    _check(given)
+    name, nodes = _named(given)
     if nodes is not None:
         from syncpod.cli.actions.explain_node import print_node, read_node
 
-        node = read_node(nodes, read_span(since))
+        node = read_node(nodes, read_span(given.since))
         if node.may_have_orphans:
             from syncpod.cli.actions.explain_by_server import with_orphans
 
             node = with_orphans(node)
-        print_node(node, output)
+        print_node(node, given.output)
         return
     from syncpod.cli.actions.explain import print_pod, read_pod
 
-    pod = read_pod(namespace, name, uid, *_period(at, since), with_state=not start)
+    period = _period(given.at, given.since)
+    pod = read_pod(given.namespace, name, given.uid, *period, with_state=not given.start)
     if pod is None or pod.is_doubtful:
         from syncpod.cli.actions.explain_by_server import with_end_of_workflow
 
-        pod = with_end_of_workflow(pod, namespace, name)
-    if start:
+        pod = with_end_of_workflow(pod, given.namespace, name)
+    if given.start:
         from syncpod.cli.actions.explain_start import explain_start
 
-        explain_start(pod, output, container, restart, trace_log if trace else None)
+        log = given.trace_log if given.trace else None
+        explain_start(pod, given.output, given.container, given.restart, log)
     else:
-        print_pod(pod, output)
+        print_pod(pod, given.output)
 
 
-def _named(words: Sequence[str], flags: Collection[str]) -> tuple[str, list[str] | None]:
+def fleet_explain(given: ExplainOptions) -> None:
+    """Explain the state of a pod of the fleet, and what happens next: `explain web`, `explain deployment/web`.
+
+    The answer comes from the journal of the pod's node, as from `syncpod explain` there, with times in the node's time
+    zone. For a pod that is gone, the journals of all nodes are searched. For a workload whose newest template was
+    rolled back, the answer is about the pod that failed; for another workload, about a pod that is not well, if there
+    is one. The fleet's own records answer for a workload without pods, for a pod that no node has yet, and for a pod
+    whose node is Unknown: they also have what the fleet does next. `explain node n1` is about a node.
+
+    With --placement the fleet's placement rules are applied to each node as it is now. That works for a pod on a node,
+    for a pod that is on no node yet, and for the next pod of a workload. The pod itself is not counted on its node.
+    """
+    if given.placement:
+        from syncpod.cli.actions.explain_placement import explain_placement
+
+        others = [*(["--node"] if given.node else []), *given.flags]
+        explain_placement(given.what, given.namespace, given.output, others, given.state_dir)
+        return
+    _check(given)
+    words = [part for word in given.what or [] for part in word.split("/", 1)]
+    is_node = bool(words) and words[0] in NODE_WORDS
+    if is_node and len(words) != 2:
+        raise BadInput("NODE: name one: syncpod fleet explain node n1")
+    if is_node:
+        _require_none_of_pods(given.flags)
+    else:
+        kind_and_name(words)
+        _refuse_fields(given.what or [])
+    flags = flags_for_node(replace(given, namespace="default"))
+
+    from syncpod.cli.actions.fleet_explain import explain_node_of_fleet, explain_pod_of_fleet
+
+    if is_node:
+        explain_node_of_fleet(words[1], flags, given.state_dir)
+    else:
+        explain_pod_of_fleet(words, given.namespace, given.node, flags, given.state_dir)
+
+
+def _named(given: ExplainOptions) -> tuple[str, list[str] | None]:
     """Return the name of a pod and None; or "" and the names of nodes, [] = this machine's. Raises BadInput."""
+    words = given.what or []
     _refuse_fields(words)
     if (nodes := named_nodes(words)) is not None:
-        _require_none_of_pods(flags)
+        _require_none_of_pods(given.flags)
         return "", nodes
     if not words:
         raise BadInput("name a pod, `syncpod explain POD`, or `syncpod explain node` for this machine's node")
@@ -143,14 +201,14 @@ def _require_none_of_pods(flags: Collection[str]) -> None:
             raise BadInput(f"{flag}: needs a pod; name one")
 
 
-def _check(output: str, flags: Collection[str], trace_log: str) -> None:
+def _check(given: ExplainOptions) -> None:
     """Raise BadInput for flags that exclude each other."""
-    require_json(output)
-    if "--start" not in flags and {"--restart", "--container", "--trace"} & set(flags):
+    require_json(given.output)
+    if not given.start and {"--restart", "--container", "--trace"} & set(given.flags):
         raise BadInput("--restart, --container and --trace: only with --start")
-    if "--start" in flags and "--at" in flags:
+    if given.start and given.at is not None:
         raise BadInput("--at: not with --start, which names a start by --restart")
-    if trace_log and "--trace" not in flags:
+    if given.trace_log and not given.trace:
         raise BadInput("--trace-log: only with --trace")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, read_field_selector, read_selector, with_likely_kind
 from syncpod.cli.input.contexts import OnlyFleet
-from syncpod.cli.input.deletion_request import words_of_files
+from syncpod.cli.input.deletion_request import Thing
 from syncpod.cli.input.fleet_names import labels_are_sealed, names_of_kinds
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
@@ -75,7 +75,7 @@ def get(given: GetOptions) -> None:
     if given.filename:
         from syncpod.cli.input.manifests import named_in
 
-        what, namespace = words_of_files(what, partial(named_in, given.filename, namespace))
+        what, namespace = _words_of_files(what, partial(named_in, given.filename, namespace))
     nodes = named_nodes(what)
     things: Mapping[Listed, Sequence[str]] = {"Node": nodes} if nodes is not None else dict(named(what).items())
     form = _form(given, things, namespace)
@@ -102,7 +102,7 @@ def fleet_get(given: GetOptions) -> None:
     if given.filename:
         from syncpod.cli.input.fleet_manifests import named_in
 
-        what, namespace = words_of_files(what, partial(named_in, given.filename, namespace))
+        what, namespace = _words_of_files(what, partial(named_in, given.filename, namespace))
     if not what:
         raise BadInput(f"KIND: required: {_KINDS_OF_FLEET}, or the manifest of what to list with -f")
     things = names_of_kinds(what, {**NODES, **PODS, **WORKLOADS, **OBJECTS}, _KINDS_OF_FLEET, _ALL)
@@ -112,6 +112,20 @@ def fleet_get(given: GetOptions) -> None:
     from syncpod.cli.actions.fleet_get import print_things
 
     print_things(things, form, given.state_dir)
+
+
+def _words_of_files(words: Sequence[str], files: Callable[[], Sequence[Thing]]) -> tuple[list[str], str]:
+    """Return the words that name the objects of the manifests of ``-f``, and their namespace; `files` reads them.
+
+    Raises BadInput, also for several namespaces, and if there are `words` as well.
+    """
+    if words:
+        raise BadInput("name what to list, or give its manifest with -f, not both")
+    things = files()
+    namespaces = {each.namespace for each in things}
+    if len(namespaces) > 1:
+        raise BadInput(f"-f: is of several namespaces ({', '.join(sorted(namespaces))}): choose one with --namespace")
+    return [f"{each.kind.lower()}/{each.name}" for each in things], next(iter(namespaces), "default")
 
 
 def _form(given: GetOptions, things: Mapping[_Kind, Sequence[str]], namespace: str) -> Form:

@@ -1,87 +1,93 @@
-"""``syncpod logs``: print the logs of containers."""
+"""``syncpod logs`` and ``syncpod fleet logs``: print the logs of containers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
-from syncpod.cli.input.kind_words import POD_WORDS
+from syncpod.cli.input.contexts import OnlyFleet, flags_for_node
+from syncpod.cli.input.fleet_names import kind_and_name
+from syncpod.cli.input.kind_words import POD_WORDS, WORKLOADS
 from syncpod.cli.input.log_request import LoggedContainers, LogManner
-from syncpod.cli.input.options import Container, Namespace, PodNames, Selector
+from syncpod.cli.input.options import Container, Namespace, OfNode, PodNames, Selector, StateDir
 from syncpod.cli.streams import interrupts
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector as Conditions
 
-SELECTED_TAIL = 10
+_SELECTED_TAIL: Final = 10
 """The default of --tail when pods are chosen by label: lines of each container, as with kubectl."""
-MOST_FOLLOWED = 5
+_MOST_FOLLOWED: Final = 5
 """The default of --max-log-requests, as with kubectl."""
 
-AllContainers = Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")]
-Previous = Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")]
-Restart = Annotated[
-    int | None,
-    typer.Option(
-        "--restart",
-        metavar="N",
-        help="Print the log of the instance with this number, or what the node's journal has of it.",
-        show_default=False,
-    ),
-]
-Uid = Annotated[
-    str,
-    typer.Option(
-        "--uid", metavar="UID", help="With --restart: of the pod's life with this uid, instead of the newest."
-    ),
-]
-Tail = Annotated[int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")]
-Since = Annotated[
-    str | None,
-    typer.Option("--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m, 1d.", show_default=False),
-]
-SinceTime = Annotated[
-    str | None,
-    typer.Option("--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.", show_default=False),
-]
-Rotated = Annotated[bool, typer.Option("--rotated", help="Also read rotated files, the oldest first.")]
-LimitBytes = Annotated[
-    int, typer.Option("--limit-bytes", metavar="N", help="Print at most N bytes of each container.", show_default="all")
-]
-Timestamps = Annotated[bool, typer.Option("--timestamps", help="Print the time of each line.")]
-Prefix = Annotated[bool, typer.Option("--prefix", help="Print pod and container before each line.")]
-IgnoreErrors = Annotated[bool, typer.Option("--ignore-errors", help="Report logs that cannot be read, and go on.")]
-MaxLogRequests = Annotated[
-    int, typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once.")
-]
+
+@dataclass(frozen=True)
+class LogsOptions:
+    """The options of `logs` and `fleet logs`."""
+
+    what: PodNames = None
+    namespace: Namespace = "default"
+    selector: Selector = ""
+    node: OnlyFleet[OfNode] = ""
+    container: Container = ""
+    all_containers: Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")] = False
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")] = False
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")] = (
+        False
+    )
+    restart: Annotated[
+        int | None,
+        typer.Option(
+            "--restart",
+            metavar="N",
+            help="Print the log of the instance with this number, or what the node's journal has of it.",
+            show_default=False,
+        ),
+    ] = None
+    uid: Annotated[
+        str,
+        typer.Option(
+            "--uid", metavar="UID", help="With --restart: of the pod's life with this uid, instead of the newest."
+        ),
+    ] = ""
+    tail: Annotated[
+        int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")
+    ] = -1
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", metavar="DURATION", help="Only lines newer than this: 10s, 5m, 1d.", show_default=False
+        ),
+    ] = None
+    since_time: Annotated[
+        str | None,
+        typer.Option(
+            "--since-time", metavar="TIME", help="Only lines from this time on: RFC 3339.", show_default=False
+        ),
+    ] = None
+    rotated: Annotated[bool, typer.Option("--rotated", help="Also read rotated files, the oldest first.")] = False
+    limit_bytes: Annotated[
+        int,
+        typer.Option("--limit-bytes", metavar="N", help="Print at most N bytes of each container.", show_default="all"),
+    ] = 0
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the time of each line.")] = False
+    prefix: Annotated[bool, typer.Option("--prefix", help="Print pod and container before each line.")] = False
+    ignore_errors: Annotated[
+        bool, typer.Option("--ignore-errors", help="Report logs that cannot be read, and go on.")
+    ] = False
+    max_log_requests: Annotated[
+        int,
+        typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once."),
+    ] = _MOST_FOLLOWED
+    state_dir: OnlyFleet[StateDir] = ""
 
 
-def logs(
-    what: PodNames = None,
-    namespace: Namespace = "default",
-    selector: Selector = "",
-    container: Container = "",
-    all_containers: AllContainers = False,
-    follow: Follow = False,
-    previous: Previous = False,
-    restart: Restart = None,
-    uid: Uid = "",
-    tail: Tail = -1,
-    since: Since = None,
-    since_time: SinceTime = None,
-    rotated: Rotated = False,
-    limit_bytes: LimitBytes = 0,
-    timestamps: Timestamps = False,
-    prefix: Prefix = False,
-    ignore_errors: IgnoreErrors = False,
-    max_log_requests: MaxLogRequests = MOST_FOLLOWED,
-) -> None:
+def logs(given: LogsOptions) -> None:
     """Print the logs of a pod's containers.
 
     Reads the files that the runtime writes on this machine: for each container the current one, as kubectl does, and
@@ -94,44 +100,98 @@ def logs(
     that the node's journal keeps. If several pods had this name one after the other, the newest one with an instance N
     is chosen, and a note names that life; --uid chooses another life. `syncpod explain` lists the instances and lives.
     """
-    name, conditions, container = _chosen(what or [], selector, container, all_containers=all_containers)
-    require_numbers(tail, limit_bytes, max_log_requests)
-    chosen = LoggedContainers(namespace, name, selector, container, all_containers)
+    given, conditions = _checked(given)
+    name = _pod(given, conditions)
+    chosen = LoggedContainers(given.namespace, name, given.selector, given.container, given.all_containers)
     manner = LogManner(
-        follow=follow,
-        previous=previous,
-        tail=(SELECTED_TAIL if conditions.requirements else None) if tail == -1 else tail,
-        since=_since(since, since_time),
-        rotated=rotated,
-        limit_bytes=limit_bytes or None,
-        timestamps=timestamps,
-        prefix=prefix,
-        ignore_errors=ignore_errors,
+        follow=given.follow,
+        previous=given.previous,
+        tail=None if given.tail == -1 else given.tail,
+        since=_since(given.since, given.since_time),
+        rotated=given.rotated,
+        limit_bytes=given.limit_bytes or None,
+        timestamps=given.timestamps,
+        prefix=given.prefix,
+        ignore_errors=given.ignore_errors,
     )
-    if restart is None and uid:
-        raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
-    if restart is not None:
-        _require_alone(restart, name, follow=follow, previous=previous, all_containers=all_containers)
-    if follow:
+    if given.follow:
         interrupts.enable()
     from syncpod.cli.actions.logs import print_logs, print_restart
 
-    if restart is not None:
-        print_restart(chosen, restart, uid, manner)
+    if given.restart is not None:
+        print_restart(chosen, given.restart, given.uid, manner)
     else:
-        print_logs(chosen, manner, most_followed=max_log_requests)
+        print_logs(chosen, manner, most_followed=given.max_log_requests)
 
 
-def _chosen(
-    words: Sequence[str], selector: str, container: str, *, all_containers: bool
-) -> tuple[str, Conditions, str]:
-    """Return the named pod ("" = selected ones), the selector, and the container. Raises BadInput.
+def fleet_logs(given: LogsOptions) -> None:
+    """Print the logs of a pod's containers on any node of the fleet.
 
-    A container may also be named after the pod, as with kubectl: ``logs web app``.
+    The node reads them as `syncpod logs` does there, and sends them sealed. `deployment/web` means one of the
+    Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
+    prints the last ten lines of each selected pod of the fleet, or as many as --tail says. --max-log-requests counts
+    pods here. With --ignore-errors, a node that does not answer is reported, and the other pods' logs are printed.
     """
-    conditions = read_selector(selector)
-    if len(words) == 2 and "/" not in words[1] and not container:
-        words, container = words[:1], words[1]
+    given, conditions = _checked(given)
+    words = given.what or []
+    if bool(words) == bool(conditions.requirements):
+        raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
+    if words:
+        kind_and_name(words)
+    flags = [f"--namespace={given.namespace}", *flags_for_node(replace(given, namespace="default", selector=""))]
+    if given.follow:
+        interrupts.enable()
+
+    from syncpod.cli.actions.fleet_logs import print_pod_logs, print_selected_logs
+
+    if words:
+        code = print_pod_logs(words, given.namespace, given.node, flags, given.state_dir)
+    else:
+        code = print_selected_logs(
+            conditions,
+            given.namespace,
+            given.node,
+            flags,
+            given.state_dir,
+            most_followed=given.max_log_requests if given.follow else None,
+            ignore_errors=given.ignore_errors,
+        )
+    raise typer.Exit(code)
+
+
+def _checked(given: LogsOptions) -> tuple[LogsOptions, Conditions]:
+    """Return the options, and the conditions of --selector. Raises BadInput.
+
+    A container may also be named after the pod, as with kubectl: ``logs web app``. Of selected pods, --tail has another
+    default.
+    """
+    conditions, words = read_selector(given.selector), given.what or []
+    is_kind = bool(words) and words[0] in (*POD_WORDS, *WORKLOADS)
+    if len(words) == 2 and "/" not in words[1] and not is_kind and not given.container:
+        given = replace(given, what=words[:1], container=words[1])
+    if given.container and given.all_containers:
+        raise BadInput("either --container or --all-containers")
+    if given.tail < -1:
+        raise BadInput("--tail: must be 0 or more lines")
+    if given.limit_bytes < 0:
+        raise BadInput("--limit-bytes: must be 1 or more bytes")
+    if given.max_log_requests < 1:
+        raise BadInput("--max-log-requests: must be 1 or more containers")
+    if given.restart is None and given.uid:
+        raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
+    if given.restart is not None:
+        if given.restart < 0:
+            raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
+        if not words or given.follow or given.previous or given.all_containers:
+            raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
+    if conditions.requirements and given.tail == -1:
+        given = replace(given, tail=_SELECTED_TAIL)
+    return given, conditions
+
+
+def _pod(given: LogsOptions, conditions: Conditions) -> str:
+    """Return the named pod; "" = those that meet the conditions. Raises BadInput."""
+    words = given.what or []
     if other := next((word for word in words if _is_of_pods_above(word)), ""):
         raise BadInput(
             f"{other!r}: only pods have logs: name one, or choose the pods by their labels, -l app=NAME; for a fleet's "
@@ -140,33 +200,13 @@ def _chosen(
     names = pod_names(words)
     if bool(names) == bool(conditions.requirements) or len(names) > 1:
         raise BadInput("name one pod, or choose pods with --selector")
-    if container and all_containers:
-        raise BadInput("either --container or --all-containers")
-    return "".join(names), conditions, container
+    return "".join(names)
 
 
 def _is_of_pods_above(word: str) -> bool:
     """Return whether a word names an object that would have pods in a cluster: ``deploy/web``."""
     kind, slash, _ = word.partition("/")
     return bool(slash) and kind not in POD_WORDS
-
-
-def _require_alone(restart: int, name: str, *, follow: bool, previous: bool, all_containers: bool) -> None:
-    """Raise BadInput for flags that exclude --restart, which means one instance that ended."""
-    if restart < 0:
-        raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
-    if not name or follow or previous or all_containers:
-        raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
-
-
-def require_numbers(tail: int, limit_bytes: int, max_log_requests: int) -> None:
-    """Raise BadInput for a number that is out of range."""
-    if tail < -1:
-        raise BadInput("--tail: must be 0 or more lines")
-    if limit_bytes < 0:
-        raise BadInput("--limit-bytes: must be 1 or more bytes")
-    if max_log_requests < 1:
-        raise BadInput("--max-log-requests: must be 1 or more containers")
 
 
 def _since(span: str | None, moment: str | None) -> datetime | None:

@@ -267,24 +267,6 @@ def read_dry_run(text: str) -> str:
     return marks[text]
 
 
-def read_apply(
-    command: str, filenames: Sequence[str], kustomize: str, *, dry_run: str, wait: bool, timeout: str
-) -> tuple[str, timedelta | None]:
-    """Return the mark of a dry run as `read_dry_run`, and how long ``--wait`` waits, from the flags of ``apply``.
-
-    `command` is ``apply`` or ``fleet apply``. Raises BadInput, also if no manifest is named.
-    """
-    if kustomize:
-        raise BadInput(f"-k: kustomizations are not built here: kubectl kustomize {kustomize} | syncpod {command} -f -")
-    if not filenames:
-        raise BadInput("name a manifest with -f FILE, a directory with -f DIR, or standard input with -f -")
-    patience = read_timeout(timeout)
-    mark = read_dry_run(dry_run)
-    if mark and wait:
-        raise BadInput("either --dry-run or --wait: a dry run does nothing to wait for")
-    return mark, patience
-
-
 def require_json(output: str) -> None:
     """Raise BadInput if --output has another value than ``json``; "" = it is not given."""
     if output not in ("", "json"):

@@ -9,11 +9,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Annotated, Any, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, TypeAlias, TypeVar, get_args, get_type_hints
 
-from typer.models import ParameterInfo
+from typer.models import OptionInfo, ParameterInfo
 
 _T = TypeVar("_T")
 
@@ -46,8 +46,8 @@ def with_parameters(command: Callable[..., None], context: Context) -> Callable[
     """
     if (record := _record_of(command)) is None:
         return command
-    fields = inspect.signature(record, eval_str=True).parameters.values()
-    own = [_shown(each, context) for each in fields if _is_of(each, context)]
+    options = inspect.signature(record, eval_str=True).parameters.values()
+    own = [_shown(each, context) for each in options if _is_of(each, context)]
 
     def page(**given: Any) -> None:
         command(record(**given))
@@ -75,3 +75,19 @@ def _shown(field: inspect.Parameter, context: Context) -> inspect.Parameter:
     option = copy(next(note for note in notes if isinstance(note, ParameterInfo)))
     option.help = "".join(texts) or option.help
     return field.replace(annotation=Annotated[value, option])
+
+
+def flags_for_node(given: Any) -> list[str]:
+    """Return the flags with which the node's command is told what the fleet's was: those that are not the default.
+
+    A flag with an empty value is sent too, if that is not the default: the node's error says what is valid.
+    """
+    notes = get_type_hints(type(given), include_extras=True)
+    flags = []
+    for each in fields(given):
+        value = getattr(given, each.name)
+        is_flag = any(isinstance(note, OptionInfo) for note in get_args(notes[each.name]))
+        if is_flag and value != each.default and Context.FLEET not in get_args(notes[each.name]):
+            name = f"--{each.name.replace('_', '-')}"
+            flags.append(name if value is True else f"{name}={value}")
+    return flags
