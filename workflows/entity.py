@@ -192,7 +192,7 @@ class Entity:
         self.wake()
 
     async def take_in(self) -> None:
-        """Absorb all that has come in, in order of arrival; a large backlog is split over several workflow tasks.
+        """Absorb all pending signals, in order of arrival; a large backlog is split over several workflow tasks.
 
         The SDK fails a workflow task that computes for two seconds, and would fail it again at each try.
         """

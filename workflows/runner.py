@@ -1,4 +1,4 @@
-"""Makes the runner of workflows for workers, which works without Temporal's sandbox.
+"""Makes the runner that workers use for workflows, without Temporal's sandbox.
 
 The sandbox loads the workflow's module afresh for every run and is entered again for every payload. That delays a pod's
 first step by about 5 ms and takes a fifth of the CPU of a pod's start. Import contracts exclude the faults that the

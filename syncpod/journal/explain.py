@@ -29,7 +29,7 @@ class Wait:
 
     @property
     def is_of_a_kill(self) -> bool:
-        """Whether the wait is before another kill of something that has not ended, and not before a start."""
+        """Whether the wait precedes another kill of something that has not ended, and not a start."""
         return self.reason in _NOT_ENDED
 
 
@@ -92,7 +92,7 @@ class Explained:
 
     @property
     def waits_for_init(self) -> bool:
-        """Whether it does not run because init containers come first."""
+        """Whether init containers come first, so that it does not run yet."""
         return not self.runs and self.waiting.partition(":")[0] == "PodInitializing"
 
     @property

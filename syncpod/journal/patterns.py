@@ -18,7 +18,7 @@ _TWO: Final = 2
 _MOSTLY: Final = 0.8
 """If at least this fraction of all ends has something in common, that counts as usual."""
 _OTHERS: Final = 2
-"""The most unusual last lines that are named."""
+"""How many unusual last lines are named, at most."""
 _REGULAR: Final = 0.15
 """How far each gap may differ from the usual gap, as a fraction of the usual gap."""
 _LATELY: Final = 4

@@ -64,7 +64,7 @@ class ContainersToUpdate:
 class PodActions:
     """The actions of one sync. Mirrors kuberuntime_manager.go, v1.36, podActions.
 
-    Difference: `containers_to_kill` is a tuple in the order decided, so that it is carried out in one order; the
+    Difference: `containers_to_kill` is a tuple in the order of the decisions, so the kills always have that order; the
     kubelet has a map.
     """
 
@@ -87,7 +87,7 @@ class PodActions:
     containers_to_update: ContainersToUpdate = ContainersToUpdate()
     """Running containers to resize in place."""
     update_pod_resources: bool = False
-    """The pod's cgroup has to be resized, since a container starts or restarts with other resources than before."""
+    """The pod's cgroup must be resized, since a container starts or restarts with other resources than before."""
     update_pod_level_resources: bool = False
     """The pod-level resources differ from those last applied. Computed only once the pod is initialized."""
     containers_to_reset: tuple[ContainerToReset, ...] = ()

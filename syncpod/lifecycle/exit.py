@@ -2,8 +2,8 @@
 
 A node reads it from the runtime (`syncpod.node.reader`), or gets it from the kernel (`syncpod.node.seen_exits`). A view
 carries it as `ObservedContainer.exit`. The pod's workflow adds when and why (`Exit.recorded`). It keeps the newest exit
-of each container as long as the pod lives, so that a dead container may be removed at once. The status, the decision
-whether the container is started again, and the journal's record of the instance are made from it.
+of each container as long as the pod lives, so that a dead container may be removed at once. Three things are made from
+it: the status, the decision whether the container starts again, and the journal's record of the instance.
 
 The kubelet has no such record: it keeps dead containers, and infers the past from them. This module does not import
 pydantic, because the journal's readers do not; messages carry exits as `syncpod.messages.queries.WireExit`.
@@ -48,8 +48,8 @@ ON_WIRE: Final[Mapping[str, Any]] = {
     "serialize_by_alias": True,
     "extra": "ignore",
 }
-"""The ``__pydantic_config__`` of a frozen dataclass that crosses Temporal: the same as that of
-`syncpod.messages.identity.Message`, for modules that do without pydantic."""
+"""The ``__pydantic_config__`` of a frozen dataclass that crosses Temporal. `syncpod.messages.identity.Message` has the
+same one; this one is for modules that do without pydantic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

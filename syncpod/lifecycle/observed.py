@@ -84,7 +84,7 @@ class ObservedContainer(Model):
     """`Completed`, `Error`, `OOMKilled`, `StartError`, ... as the runtime words it. Can be set before the exit."""
     message: ForeignText = ""
     hash: str = ""
-    """Hash of name and image the container was made from, lowercase hex without 0x (its annotation)."""
+    """Hash of the name and image that the container was made from, lowercase hex without 0x (its annotation)."""
     restart_count: Number = 0
     image: str = ""
     image_ref: str = ""

@@ -130,7 +130,7 @@ def answered(state: ProbeState, probe: Probe, answer: ProbeResult) -> ProbeState
 def is_news(before: ProbeState, after: ProbeState) -> bool:
     """Say whether to signal the pod's workflow: the result has changed, or first answers confirm the assumed failure.
 
-    So the workflow receives the reason at least once why a container does not become ready.
+    So at least one signal has the reason why a container does not become ready.
     """
     return after.result != before.result or (after.result == "failure" and after.settled and not before.settled)
 

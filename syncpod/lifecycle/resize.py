@@ -73,12 +73,12 @@ def order_updates(resizes: Iterable[Resize]) -> ContainersToUpdate:
 
 
 def pod_level_resources_changed(spec: PodSpec, actuated: PodResources) -> bool:
-    """Say whether the pod-level resources have to be applied again."""
+    """Say whether the pod-level resources must be applied again."""
     return _resources(spec.resources) != _resources(actuated.pod)
 
 
 def _restarts_for(container: Container, resource: ResourceName) -> bool:
-    """Say whether a change of this resource needs a restart, by the first policy for it; without a policy, no."""
+    """Say whether a change of this resource needs a restart, by its first policy; False without a policy."""
     for policy in container.resize_policy:
         if policy.resource_name == resource:
             return policy.restart_policy == "RestartContainer"

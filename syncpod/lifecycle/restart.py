@@ -1,10 +1,10 @@
 """Decides whether a container is started again, by the restart policies of pod and container, and by restart rules.
 
-Three questions that look alike and are not:
+Three questions look alike, but are not:
 
 - `container_should_restart`: it *has exited* with this code. Rules count, then its own policy, then the pod's.
 - `restarts_on_failure`: it is *being killed*, or nobody knows how it ended. There is no exit code, so no rule applies.
-- `should_container_be_restarted`: given the newest instance of a main container, is it to be started now?
+- `should_container_be_restarted`: given the newest instance of a main container, must it be started now?
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def container_should_restart(container: Container, spec: PodSpec, exit_code: int
 
 
 def should_container_be_restarted(container: Container, pod: Pod, status: ObservedContainer | None) -> bool:
-    """Say whether a container is to be started, given its newest instance (None: the runtime has none).
+    """Say whether a container must be started, given its newest instance (None: the runtime has none).
 
     Nothing starts in a pod that is being deleted. A container that never ran, or whose state was lost, starts.
     Mirrors container/helpers.go, v1.36, ShouldContainerBeRestarted.

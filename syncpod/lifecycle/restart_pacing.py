@@ -70,7 +70,8 @@ def restart_all(
 ) -> tuple[RestartPermission, BackoffStore]:
     """Decide whether a restart of all containers may begin now, and record it in the returned store if it may.
 
-    `exit_` is the exit that triggered it, and `cause` a phrase for that exit. The whole counts as one restart.
+    `exit_` is the exit that triggered it, and `cause` a phrase for that exit. All containers together count as one
+    restart.
     """
     key = backoff.step_key(backoff.RESTART_ALL)
     if _is_exempt(settings, exit_):

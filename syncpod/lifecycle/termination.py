@@ -89,7 +89,7 @@ def termination_order(spec: PodSpec, running: Iterable[str]) -> dict[str, tuple[
     containers that may need it. Nothing waits for containers that do not run. A container waits at most for its grace
     period; then it is stopped.
 
-    Keys are in the order of `running`; values are in the order in which they are to end.
+    Keys are in the order of `running`; values are in the order in which they must end.
 
     Mirrors kuberuntime_termination_order.go, v1.36. Difference: in the kubelet a sidecar waits only for the next
     sidecar in the list, and for none if that sidecar has ended by itself. Here it waits for all later ones.

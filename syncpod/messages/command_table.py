@@ -1,9 +1,9 @@
 """The rows of the tables of the signals, updates and queries that workflows accept.
 
-A command is a signal or an update. The tables are `pod_commands`, `node_commands` and `fleet_commands`. A workflow's
-handlers, its rules for signatures, the decoding of payloads, the descriptions that ``temporal workflow metadata``
-shows, and the tables of docs/temporal.md are made from the rows. docs/code-map.md lists the files that a new row
-touches. `syncpod.pod.model_errors` makes the sentence about a wrong payload.
+A command is a signal or an update. The tables are `pod_commands`, `node_commands` and `fleet_commands`. Five things are
+made from the rows: a workflow's handlers, its rules for signatures, the decoding of payloads, the descriptions that
+``temporal workflow metadata`` shows, and the tables of docs/temporal.md. docs/code-map.md lists the files that a new
+row touches. `syncpod.pod.model_errors` makes the sentence about a wrong payload.
 """
 
 from __future__ import annotations
@@ -131,10 +131,10 @@ class SignalSpec(CommandSpec[Payload]):
 
     copies: Copies = Copies.REFUSED
     same_as: str = ""
-    """The update with the same effect, under whose name the pod's history has the signal; "" = none."""
+    """The update with the same effect: the pod's history has the signal under the update's name; "" = none."""
     is_resent: bool = False
-    """Whether the signal is not passed on to a run that replaces a stuck one: the agent sends it again, or it concerned
-    only the stuck run."""
+    """Whether a run that replaces a stuck one does without the signal: the agent sends it again, or it concerned only
+    the stuck run."""
 
 
 @dataclass(frozen=True)

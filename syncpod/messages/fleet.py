@@ -63,7 +63,7 @@ COALESCED_SECONDS: Final = 1.0
 STALE_INTENT: Final = "StaleIntent"
 """Error type of a node that already has a newer list."""
 FOREIGN_INTENT: Final = "ForeignIntent"
-"""Error type of a node that is not the one in the request, or that belongs to another fleet."""
+"""Error type of a node that the request does not name, or that belongs to another fleet."""
 
 
 def fleet_node_id(node: str) -> str:

@@ -101,8 +101,8 @@ class SealObjects(Message):
 
     node: str = ""
     unproven: tuple[str, ...] = ()
-    """``namespace/name`` of pods that only the node claims to have been given. The node gets no new objects for these
-    pods."""
+    """``namespace/name`` of pods that only the node claims to have from the fleet. The node gets no new objects for
+    these pods."""
     trusted: str = ""
     """The id of the fleet's key that the node reports as trusted; "" = not reported."""
 

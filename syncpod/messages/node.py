@@ -38,13 +38,14 @@ SOURCE_NAMES: Final = {FILE_SOURCE: "the manifests", KUBERNETES_SOURCE: "the Kub
 """The node's own sources, in words."""
 
 LIST_LIMIT: Final = 1_500_000
-"""Bytes of JSON that the pods of all lists may have together: a history of more than 50 MiB ends a node's workflow."""
+"""How many bytes of JSON the pods of all lists may have together: a history of more than 50 MiB ends a node's workflow.
+"""
 KNOWN_LIMIT: Final = 1_900_000
-"""Bytes that the pods of all lists may have together, with :data:`KEPT_BYTES` more for each. The snapshot of a node's
-workflow is one payload, and the server refuses payloads above 2 MiB."""
+"""How many bytes the pods of all lists may have together, with :data:`KEPT_BYTES` more for each. The snapshot of a
+node's workflow is one payload, and the server refuses payloads above 2 MiB."""
 
 KEPT_BYTES: Final = 300
-"""Bytes that a node's workflow keeps of a listed pod besides its document. The document is dropped once the pod's
+"""How many bytes a node's workflow keeps of a listed pod besides its document. The document is dropped once the pod's
 workflow has it."""
 
 LISTED_LIMIT: Final = 4000
@@ -91,7 +92,7 @@ class PodKey(Message):
 
 
 class SyncPods(Message):
-    """Signal and update ``sync_pods``: all pods of one source. Those that it no longer lists are ended."""
+    """Signal and update ``sync_pods``: all pods of one source. Pods that it no longer lists are ended."""
 
     source: str = ""
     """The name of the list; not ``api``, ``file`` or ``kubernetes``, which are sources of the node itself."""

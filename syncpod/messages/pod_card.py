@@ -19,7 +19,7 @@ _ADOPTION: Final = "adoption"
 _IMAGES: Final = 20
 """How many containers' images are named."""
 _CLIP: Final = 255
-"""Characters of an image, or of a sender's identity."""
+"""The most characters of an image, or of a sender's identity."""
 
 
 def pod_memo(pod: Pod, node: str, sender: str) -> Mapping[str, Any]:

@@ -28,10 +28,10 @@ SEARCH_ATTRIBUTES: dict[str, str] = {
 `PodRestarts` are the columns STATUS and RESTARTS of ``get pods``."""
 
 POD_STATUS_LIMIT = 255
-"""Characters of PodStatus: PostgreSQL and MySQL schemas of Temporal hold a keyword in VARCHAR(255)."""
+"""The most characters of PodStatus: PostgreSQL and MySQL schemas of Temporal hold a keyword in VARCHAR(255)."""
 
 POD_LABELS_LIMIT = 1536
-"""Bytes of ``k=v`` strings in PodLabels: the server terminates a workflow whose attribute exceeds 2,048."""
+"""The most bytes of ``k=v`` strings in PodLabels: the server terminates a workflow whose attribute exceeds 2,048."""
 
 LONGEST_TEXT: Final = 1024
 """How many characters of a message are kept, as in the API server's events: a snapshot has a few hundred messages."""

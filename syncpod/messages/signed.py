@@ -225,7 +225,7 @@ class FleetCommands(Commands):
 def taken(
     accepted: Accepted, purpose: str, args: Sequence[Any], whose: str = NODE, example: str = _ANY
 ) -> tuple[Accepted, str]:
-    """Check a command that must be signed. Returns as :meth:`Commands.checked`."""
+    """Check a command that must be signed. Returns the same pair as :meth:`Commands.checked`."""
     what = purpose.replace("/", " ", 1)
     if not args:
         return accepted, unsigned(what, _NO_PAYLOAD.format(example), whose)

@@ -3,7 +3,7 @@
 Workflows schedule a step by its row, and a worker registers an activity for each (`activities.registry`). A new step
 needs a member of `syncpod.lifecycle.actions.StepName`, its input in `syncpod.messages.steps`, a module of its name in
 `activities.verbs`, its row here, and its place in `syncpod.lifecycle.plan` or `workflows.pod.decide`; docs/code-map.md
-lists what else it touches.
+lists the other files that it touches.
 
 Timeouts are the kubelet's for the calls of a step (cri-client, remote_runtime.go, v1.36), so a step lasts at least as
 long as its calls. A call whose duration depends on a pod or a registry has no short timeout: the next attempt would
@@ -54,7 +54,7 @@ class Stage(Enum):
     BEGINNING = "begin"
     ENDING = "end"
     CLEARING = "be removed"
-    """Nothing of the pod runs any more. It waits in the queue of the pods that end, after all of them."""
+    """Nothing of the pod runs any more. The step waits in the queue of the pods that end, after all of these pods."""
 
 
 class Interruption(Enum):
@@ -97,7 +97,7 @@ class Place(Enum):
 
 
 class Failure(NamedTuple):
-    """The event of a step's failure that comes without one, such as a timeout or an unreadable result.
+    """The event for a failure of a step that brings none, such as a timeout or an unreadable result.
 
     Mirrors events/event.go, v1.36.
     """

@@ -237,7 +237,7 @@ class StepResult(Message):
     allocation: Allocation | None = None
     """allocate_resources: the node's answer."""
     actuated: dict[str, ResourceRequirements] = Field(default_factory=dict)
-    """resize_pod that failed: by container, the resources that it was given before the failure."""
+    """resize_pod that failed: by container, the resources that it had received before the failure."""
     id: str = ""
     """The sandbox or container made or adopted."""
     ended_before: bool = False

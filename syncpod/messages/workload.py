@@ -114,7 +114,7 @@ class Undo(Message):
     """Update ``undo``: apply the template of an earlier revision again."""
 
     to_revision: StrictInt = 0
-    """The number of the revision; 0 = the newest one before the current one that was not rolled back."""
+    """The number of the revision; 0 = the newest earlier one that was not rolled back."""
     template: str = ""
     """The revision's template, in place of its number: with it, a repeat of the update changes nothing."""
 

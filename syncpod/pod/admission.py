@@ -137,7 +137,7 @@ and why the other field supplies the default."""
 
 
 def _where_it_is_written(problem: Problem, written: Any) -> Problem:
-    """Return the problem of a default as one of the field that the default was taken from, if there is such a field."""
+    """Return the problem of a default, moved to the field that the default was taken from, if there is one."""
     for field, other, why in _FILLED_IN:
         path, count = field.subn(other, problem.path)
         if count and _has(written, path):

@@ -115,7 +115,7 @@ def default_pull_policy(image: str) -> str:
 
 
 def _grace_period(seconds: int | None) -> int:
-    """Return the grace period; a negative one becomes a second (`conversion.go`, Convert_v1_Pod_To_core_Pod)."""
+    """Return the grace period; a negative one becomes one second (`conversion.go`, Convert_v1_Pod_To_core_Pod)."""
     if seconds is None:
         return DEFAULT_TERMINATION_GRACE_PERIOD_SECONDS
     return 1 if seconds < 0 else seconds

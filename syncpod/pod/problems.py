@@ -46,7 +46,7 @@ def _escaped(character: str) -> str:
 
 
 def sentence(problems: Iterable[Problem]) -> str:
-    """Join at most twenty problems on one line. Those with one message are joined: all paths, then the message."""
+    """Join at most twenty problems on one line. Equal messages appear once, after the paths of all their problems."""
     found = tuple(problems)
     paths: dict[str, list[str]] = {}
     for problem in found[:_SHOWN]:

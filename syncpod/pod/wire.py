@@ -61,7 +61,7 @@ def canonical_json(model: Model) -> str:
 
 
 _LARGEST = 12
-"""Bytes of the largest character as JSON: one beyond the basic plane, such as an emoji."""
+"""How many bytes the largest character takes as JSON: one beyond the basic plane, such as an emoji."""
 
 
 def json_size(text: str) -> int:

@@ -1,4 +1,4 @@
-"""The pods that a node claims to have been given by its fleet. A stolen node can claim anything."""
+"""The pods that a node claims to have from its fleet. A stolen node can claim anything."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ FORGOTTEN_AFTER: Final = timedelta(minutes=15)
 NEW_FOR: Final = timedelta(minutes=5)
 """For this long after a new life has begun, its node gets more requests. The first recorded life does not count."""
 CLOSE_SECONDS: Final = 60.0
-"""The most seconds that a node waits for a change while two machines may answer: each request reaches only one of them.
-"""
+"""The most seconds that a node waits for a change while two machines may answer: each request reaches only one."""
 
 
 class WorkerLife(BaseModel):

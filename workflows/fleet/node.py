@@ -142,7 +142,7 @@ class FleetNodeWorkflow:
     # --- signals to owners, memo and page -----------------------------------------------------------------------------
 
     def signal_owners(self) -> None:
-        """Signal to each owner which of its pods have changed, with one signal at a time to each.
+        """Signal to each owner which of its pods have changed, one signal at a time for each.
 
         Owners that perhaps do not exist wait for one another: a stolen node can claim hundreds of pods, each with an
         owner of its own.

@@ -45,8 +45,8 @@ PLACED_LIMIT: Final = 1000
 ENDING_LIMIT: Final = PLACED_LIMIT
 """The most pods that may be ending on a node, in addition to the placed ones: a stolen node may end none of them."""
 FORGIVEN_AFTER: Final = timedelta(minutes=15)
-"""If a node has announced no newer list for this long, the next one that it announces is requested at once. It is three
-times the longest pause before such a request."""
+"""If a node has announced no newer list for this long, the next list that it announces is requested at once. It is
+three times the longest pause before such a request."""
 LAST_GENERATION: Final = 2**53
 """The largest generation and stamp accepted from a node: numbers of more than 4,300 digits cannot be written."""
 SENT: Final = 64
@@ -114,9 +114,9 @@ def _owner_is_back(state: FleetNodeState, owner: str, keys: Iterable[str]) -> No
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
-    """Let pods that only the node claims count as placed by the fleet, if their owner would make the very same pods.
+    """Count pods that only the node claims as placed by the fleet, if their owner would make the very same pods.
 
-    The node gets the objects that these pods refer to again. The pods themselves do not change.
+    The node then gets the objects of these pods again. The pods themselves do not change.
     """
     proven = [
         key
@@ -292,7 +292,7 @@ def _with_room(
 ) -> tuple[list[str], list[str]]:
     """Return the claimed pods that fit into the node's list beside `staying`, and the claimed pods that do not.
 
-    The pods that are ending count too: a stolen node that never ends one could otherwise claim others without end.
+    The pods that are ending count too. Otherwise a stolen node that ends no pod could claim pods without limit.
     """
     count, size, fit, left_out = len(staying), sum(_size(placed.document) for placed in staying.values()), [], []
     most = min(PLACED_LIMIT, PLACED_LIMIT + ENDING_LIMIT - len(ending))
@@ -394,7 +394,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
 def _take_back(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     """Send the node its list again if the node has an older one than it once took: its disk was restored from a backup.
 
-    A report does not count if the node has taken another list since the report was requested, or must be sent one
+    A report does not count if the node has taken another list since the report was requested, or will be sent a list
     anyway.
     """
     # Replay: an earlier version sent no `taken` with its requests, so no answer in its histories has `lacks`.
@@ -438,7 +438,7 @@ def unchanged(answer: Attended) -> set[str]:
 
 
 def reports_refused(state: FleetNodeState, now: datetime) -> None:
-    """Set the presence to Unknown, since the node's reports are refused. The next report must then have everything."""
+    """Set the presence to Unknown, since the node's reports are refused. The next report must then be complete."""
     if state.joined is not None:
         state.set_presence("Unknown", now)
 

@@ -87,7 +87,8 @@ class NodeRequests:
 
     async def send_list(self) -> None:
         """Send the node its newest list, with the objects that its pods refer to."""
-        # Replay: the list and its generation are read together, before any await: the workflow compares the generation.
+        # Replay: the list and its generation are read together, before any await, since the workflow compares the
+        # generation later.
         intent = node_changes.sending(self.state, workflow.now())
         self.sent = intent.generation
         sealed = await self.seal_objects()

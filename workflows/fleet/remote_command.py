@@ -1,7 +1,7 @@
 """RemoteCommandWorkflow: carries one piece of a remote command to a node's queue, and its answer back.
 
-The workflow is short: a command that runs for long takes many pieces, each with a workflow of its own, so no history
-grows. The input is encrypted like everything that the fleet keeps, and sealed for the node on its way there.
+The workflow is short: a long command takes many pieces, each with a workflow of its own, so no history grows. The input
+is encrypted like everything that the fleet keeps, and sealed for the node on its way there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.rejections import sentence
 
 TAKEN: Final = timedelta(seconds=10)
-"""How long a node may take to begin a piece. A node polls all the time, so one that takes longer is unreachable."""
+"""How long a node may take to begin a piece. A node polls all the time, so a node that takes longer is unreachable."""
 _ANSWER: Final = timedelta(seconds=15)
 """How long a node may take in addition to the requested wait."""
 _BEAT: Final = timedelta(seconds=10)

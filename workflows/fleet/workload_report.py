@@ -63,7 +63,7 @@ def noted(state: WorkloadState, decided: WorkloadDecision | None) -> WorkloadSum
 
 
 def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
-    """Return the workload's numbers; counted here if it is being deleted, since then nothing is decided any more."""
+    """Return the workload's numbers. During its deletion they are counted here, since nothing is decided any more."""
     counts = decided.counts if decided is not None else Counts()
     if not state.deleting:
         return counts

@@ -84,7 +84,7 @@ class WorkloadRequests:
         """Begin with no requests. `owner` is the id of the workload's workflow; `busy` runs the requests."""
         self.state, self.owner, self.busy = state, owner, busy
         self.nodes: tuple[NodeOffer, ...] | None = None
-        """The nodes of this run's newest survey, as they have reported since; None = there was none yet."""
+        """The nodes of this run's newest survey, updated by their later reports; None = there was none yet."""
         self.failed: frozenset[str] | None = None
         """The nodes that this survey could not read. Replay: None after a survey of an earlier version."""
         self.partial = 0
@@ -265,9 +265,9 @@ class WorkloadRequests:
             self.retry_pause = min(self.retry_pause * 2, _LONGEST_PAUSE)
         if seen is None:
             return
-        # Replay: checked after the await, since pods may have been withdrawn meanwhile. Nothing is awaited until all
-        # choices are recorded. A node that has not answered yet gets no more pods: the pods that it was sent last are
-        # in no survey.
+        # Replay: this check comes after the await, since pods may have been withdrawn meanwhile. Nothing is awaited
+        # until all choices are recorded. A node that has not answered yet gets no more pods: the pods that it was sent
+        # last are in no survey.
         silent = [node.name for node in seen.nodes if f"place {node.name}" in self.busy]
         nodes = [node for node in seen.nodes if node.name not in silent]
         self.tried.update(names)

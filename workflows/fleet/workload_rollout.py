@@ -63,7 +63,7 @@ def withdraw_all(state: WorkloadState) -> None:
 
 
 def drop_unplaced(state: WorkloadState) -> None:
-    """Forget pods that are to be removed, and that were never sent to a node."""
+    """Forget pods that must be removed and were never sent to a node."""
     for name in [name for name, pod in state.pods.items() if pod.leaving and not pod.node]:
         del state.pods[name]
 

@@ -61,7 +61,7 @@ class KnownPod(BaseModel):
     """Only the pod's node claims that the fleet has placed the pod there; or the fleet's workflow of that node takes
     this workload for absent."""
     is_proof_sent: bool = False
-    """Since it was `recalled`, its node's workflow was sent the document that the workload would make for it."""
+    """Whether the node's workflow was sent the document that the workload would make, since the pod was `recalled`."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""
@@ -111,8 +111,8 @@ class WorkloadState(EventLog, BaseModel):
     deleting: bool = False
     events: tuple[WireEvent, ...] = ()
     heard: dict[str, int] = {}
-    """By node: the number of its last message. A node's messages come in order, each with a higher number; one with an
-    older number is a copy."""
+    """By node: the number of its last message. A node's messages come in order, each with a higher number; a message
+    with an older number is a copy."""
     heard_from: int = 0
     """Messages with this number or a lower one are refused, from any node."""
     max_events: int = 0

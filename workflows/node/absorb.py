@@ -56,8 +56,8 @@ SOURCES_LIMIT: Final = 16
 NO_CLUSTER_DNS: Final = (
     "There is no cluster DNS here: pods with dnsPolicy ClusterFirst, which is the default, use the host's resolver."
 )
-"""The message of the event MissingClusterDNS. A kubelet records it for each such sandbox; a node here records it once
-after each start."""
+"""The message of the event MissingClusterDNS. A kubelet records it for each sandbox without cluster DNS; a node here
+records it once after each start."""
 _SENDER_LENGTH = 100
 """How many characters of a sender's name are kept."""
 
@@ -129,7 +129,7 @@ def _sync_pods(state: NodeState, signal: SyncPods, now: datetime) -> None:
 
 
 def _require_room(state: NodeState, signal: SyncPods) -> str:
-    """Return the source to drop for the signal's list; "" = none. Raises Rejected if there is no room for the list."""
+    """Return a source to drop for the signal's list; "" = none. Raises Rejected if there is no room for the list."""
     spent = ""
     if signal.source not in state.sources and len(state.sources) >= SOURCES_LIMIT:
         spent = _spent(state)

@@ -180,7 +180,7 @@ class NodeWorkflow:
     # --- publishing ---------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Write the facts to the memo that must be readable while no worker answers, and show the node in the UI."""
+        """Write the memo, with the facts that must be readable while no worker answers, and show the node in the UI."""
         summary = report.summary(self.state)
         if self.published is None:
             self.published = recorded()

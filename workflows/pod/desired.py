@@ -200,7 +200,7 @@ def add_ephemeral_container(state: PodState, document: Any, now: datetime) -> di
 def delete(state: PodState, request: DeletePod, now: datetime) -> dict[str, Any]:
     """End the pod. If this begins the deletion, the answer has `since`, the time of its line of history.
 
-    The sender finds the line about its own update by that time.
+    The sender uses that time to find the line about its own update.
 
     A later request can only shorten the grace (pod_workers.go, v1.36, calculateEffectiveGracePeriod).
 

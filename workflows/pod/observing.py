@@ -211,7 +211,7 @@ def take_probe_result(state: PodState, change: ProbeChanged, now: datetime) -> b
         state.event(now, "Warning", "Unhealthy", text, change.container, times=max(1, change.errors))
         return False
     if state.ending and change.probe != "readiness" and change.result != "success":
-        return False  # only readiness can fail now (worker.go, v1.36, doProbe: success once deletion is requested)
+        return False  # deletion is requested: all other probes count as successes (worker.go, v1.36, doProbe)
     if failures:
         text = failure_text(change.probe, change.failure or change.message)
         state.event(now, "Warning", "Unhealthy", text, change.container, times=failures)

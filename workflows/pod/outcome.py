@@ -43,7 +43,7 @@ def finished_step(state: PodState, step: Step, payload: Any, started: datetime, 
 
 def _fold(state: PodState, step: Step, result: StepResult, started: datetime, now: datetime) -> None:
     """Fold in the result of a step that has not failed. Raises ValueError."""
-    # The step's line comes before those of its consequences: a container may end before its start has returned.
+    # The step's line comes before the lines of its consequences: a container may end before its start has returned.
     state.note(
         now, "step", step.name.value, _with_hooks(step, result), outcome=result.outcome.value, attempt=result.attempt,
         took_ms=_took(started, now, result), container=step.container, fact=step.fact,
@@ -225,9 +225,10 @@ def failed_step(
 
 
 def _ended_by_start(state: PodState, step: Step, fault: str) -> bool:
-    """Say whether a failed start has ended its instance. Then only the crash-loop back-off of that exit applies.
+    """Say whether a failed start has ended its instance.
 
-    That is so if the runtime refused the start, or if the postStart hook failed and the container was killed for it.
+    It has if the runtime refused the start, or if the postStart hook failed and the container was killed for it. Then
+    only the crash-loop back-off of that exit applies.
     """
     if not isinstance(step.input, StartContainer):
         return False

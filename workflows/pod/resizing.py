@@ -95,7 +95,8 @@ def answered(
 ) -> None:
     """Take the node's answer to `request`.
 
-    If the request is `outdated`, a refusal is ignored, because something else is desired now. An allocation counts.
+    If the request is `outdated`, a refusal is ignored, because something else is desired now. An allocation still
+    counts.
     """
     if answer.pending and outdated:
         return
@@ -268,7 +269,7 @@ def conditions(state: PodState) -> tuple[PodCondition, ...]:
 def counted(state: PodState, before: Pod) -> tuple[str, bool, tuple[tuple[str, str, str], ...]]:
     """Return a resize's figures for telemetry: why it is pending, whether it is in progress, and the new changes.
 
-    The reason is "" where none is pending. Changes are counted since `before`. A pod that is over has nothing pending
+    The reason is "" if no resize is pending. Changes are counted since `before`. A pod that is over has nothing pending
     or in progress.
     """
     said = {each.type: each.reason or "" for each in conditions(state)}

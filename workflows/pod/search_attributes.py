@@ -35,7 +35,7 @@ def updates(state: PodState, *, started_with: bool, rests: bool) -> list[SearchA
 
     Returns none until it is certain that the namespace has them: the run was started with them (`started_with`), or the
     node has reported them. Writing an unknown one would fail the workflow task. `rests`: no step is about to change the
-    pod. If a step is, changes of status and restarts alone wait for a later call.
+    pod. Otherwise changes of status and restarts alone wait for a later call.
     """
     if not (started_with or state.node.search_attributes):
         return []

@@ -65,7 +65,7 @@ def initial_state(
     decisions: int,
     memo: object = None,
 ) -> tuple[PodState, str]:
-    """Return the state that a run begins with, and "" or the sentence that says why it cannot begin.
+    """Return the state that a run begins with, and why the run cannot begin; "" if it can.
 
     `start` is ``{"pod": <v1 Pod>}``, which a person may have typed, so it is checked strictly; or the result of
     :func:`next_input`. A pod without a UID gets one from `uuid4`, and so does its incarnation. `decisions` is the
@@ -74,7 +74,7 @@ def initial_state(
     ``"adopt": {"incarnation": "…"}`` beside the pod means that the pod runs already: it keeps its UID and its
     incarnation. The run's `memo` may say how the pod's previous workflow has ended.
 
-    ``"restarted"`` beside either means that the run replaces a run that could not go on. Raises CannotBeginAnew if such
+    ``"restarted"`` in the input means that the run replaces a run that could not go on. Raises CannotBeginAnew if such
     a run cannot begin: its task fails, and the agent tries another start. If the run ended, the node would kill the
     pod.
     """
@@ -258,8 +258,7 @@ LARGEST: Final = 1536 * 1024
 _MANY_TEXTS: Final = 32 * 1024
 """A snapshot is measured only if its records have more characters than this; fewer take at most 384 KiB as JSON."""
 _RECORDS_LEFT: Final = (50, 10, 0)
-"""How many events and lines of history a snapshot keeps if it would be too large: the first number with which it fits.
-"""
+"""How many events and lines of history a too large snapshot keeps: the first number with which it fits."""
 
 
 def next_input(state: PodState) -> dict[str, Any]:

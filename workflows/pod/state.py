@@ -224,7 +224,7 @@ class PodState(BaseModel):
     """Why the pod as a whole has failed for good: rejected, evicted, past its deadline, at its limit of restarts, or
     without its sandbox, which was lost."""
     rejection: PodFailure | None = None
-    """Why the node has rejected the pod, as long as the admission is to be tried again; else None. The status shows the
+    """Why the node has rejected the pod, as long as the admission will be tried again; else None. The status shows the
     pod as Failed, but the pod is not over: a back-off delays its sandbox, as after a failure to make it."""
     ends_sooner: bool = False
     """Since the last decision, an order has come to end the pod, or to end it sooner. A stuck kill must not delay
@@ -325,8 +325,8 @@ class PodState(BaseModel):
     def next_restart(self, container: str) -> int:
         """Return the number of a container's next instance: one above every recorded or listed instance.
 
-        An instance that was created but never ran does not count. It counts only if another incarnation made it, since
-        the runtime has reserved its name.
+        An instance that was created but never ran counts only if another incarnation made it: the runtime has reserved
+        its name.
 
         Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet reads the runtime and the log
         directory, and counts an instance that never started.

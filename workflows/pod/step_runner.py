@@ -43,7 +43,7 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=30)
 """Three intervals between the heartbeats of a waiting step, so that even a busy machine keeps the timeout. If the
 server dies while it hands a step to the worker, the step is retried after this time. No shorter timeout is needed. At
 boot, a new worker fails the steps of the last one (`syncpod.agent.takeover.pods`). And a worker heartbeats each second
-for a step that is to be cancelled (`syncpod.temporal.step_cancellation`)."""
+for a step that must be cancelled (`syncpod.temporal.step_cancellation`)."""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(milliseconds=100), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=5)
@@ -144,7 +144,7 @@ class StepRunner:
 
         async def run() -> None:
             await self.finish(begun, must_stop)
-            # Replay: nothing is awaited between the outcome and this, or the image could be pulled twice.
+            # Replay: nothing is awaited between the outcome and this line, or the image could be pulled twice.
             del self.pulls[step.container]
             self.entity.wake()
 

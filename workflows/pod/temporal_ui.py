@@ -55,7 +55,7 @@ def _how_ended(target: KillTarget) -> str:
 
 
 def timer_summary(state: PodState, holds: Sequence[Hold], deadline: datetime | None) -> str:
-    """Say what the timer waits for: `web exited 3 after 1s; restart 8 in 5m`. None: the active deadline."""
+    """Return the timer's text: `web exited 3 after 1s; restart 8 in 5m`. `deadline` None = the active deadline."""
     if deadline is None:
         return "active deadline of the pod"
     due = next(hold for hold in holds if hold.until == deadline)

@@ -52,7 +52,7 @@ def stranded(state: PodState) -> PodFailure:
 
     Such a pod's policy is `Never`, and it lost its sandbox before all its main containers had run. None of its
     containers runs, so no event could lead to another decision. Difference: under a kubelet it stays Pending, or
-    Running, until somebody deletes it (kuberuntime_manager.go, v1.36, computePodActions: no sandbox is to be made).
+    Running, until somebody deletes it (kuberuntime_manager.go, v1.36, computePodActions: no sandbox is made).
     """
     never = [each.name for each in state.pod.spec.containers if each.name not in state.restarts]
     who = f" before {', '.join(never)} had started" if never else ""

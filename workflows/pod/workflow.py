@@ -161,7 +161,8 @@ class PodWorkflow:
     async def leave_between_steps(self) -> None:
         """Continue as new at once; if pulls prevent that, cancel them first. The next run begins them again."""
         if not self.steps.pulls:
-            # Replay: nothing is awaited between the check that the run is quiet and this, or a signal could be lost.
+            # Replay: nothing is awaited between the check that the run is quiet and this call, or a signal could be
+            # lost.
             self.worker_hooks.rested(self.state)
             workflow.continue_as_new(start.next_input(self.state))
         await self.steps.cancel_pulls()
@@ -177,7 +178,7 @@ class PodWorkflow:
         """Return the result of a pod that is gone, or begin the pod that was applied during its deletion."""
         # Replay: nothing is awaited between the check that the run is quiet and the return or the raise.
         self.worker_hooks.rested(self.state)
-        self.worker_hooks.arm_backoffs(())  # or they would end back-offs of the next pod of this name
+        self.worker_hooks.arm_backoffs(())  # otherwise they would end back-offs of the next pod of this name
         if self.state.successor is None:
             self.display.publish()
         self.worker_hooks.publish(lambda: self.display.as_published(is_gone=True))

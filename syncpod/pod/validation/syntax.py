@@ -18,7 +18,7 @@ _SYSCTL = re.compile(rf"(?:{_SYSCTL_SEGMENT}[./])*{_SYSCTL_SEGMENT}")
 
 
 def dns_label(value: str) -> str:
-    """Check a lower-case RFC 1123 label: containers, volumes, namespaces, host names."""
+    """Check a lower-case RFC 1123 label: the names of containers, volumes, namespaces and hosts."""
     if len(value) > 63:
         return "must be no more than 63 characters"
     if not _DNS_LABEL.fullmatch(value):
@@ -27,7 +27,7 @@ def dns_label(value: str) -> str:
 
 
 def dns_subdomain(value: str) -> str:
-    """Check a lower-case RFC 1123 subdomain: pods and most other objects."""
+    """Check a lower-case RFC 1123 subdomain: the names of pods and of most other objects."""
     if len(value) > 253:
         return "must be no more than 253 characters"
     if not _DNS_SUBDOMAIN.fullmatch(value):

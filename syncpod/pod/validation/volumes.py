@@ -21,7 +21,7 @@ from syncpod.pod.volumes import Volume
 
 
 def check_volumes(volumes: tuple[Volume, ...], pod_name: str, path: str) -> Iterator[Problem]:
-    """Check names, that each volume has one source, and the sources; ephemeral claims are named after the pod."""
+    """Check names and sources, and that each volume has one source. Ephemeral claims are named after the pod."""
     seen: set[str] = set()
     made = {f"{pod_name}-{volume.name}" for volume in volumes if volume.ephemeral is not None}
     for index, volume in enumerate(volumes):
@@ -121,7 +121,7 @@ def _check_volume_name(name: str, volumes: Mapping[str, Volume], path: str) -> I
 def _check_place(place: str, places: set[str], path: str) -> Iterator[Problem]:
     """Check a path inside the container; as in the kubelet, a relative one starts at the root.
 
-    Unlike the API server, refuse a colon, which its own documentation forbids.
+    Unlike the API server, refuse a colon: the API's own documentation forbids it.
     """
     completed = place if place.startswith("/") else f"/{place}"
     if not place:
