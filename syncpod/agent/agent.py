@@ -108,7 +108,7 @@ class Agent:
             self._exits.exited, container_pid=reader.pid_of, sandbox_pid=reader.sandbox_pid, exits=reader.exits
         )
         self.unprobed: set[tuple[str, str]] = set()
-        """Pod UID and name of each container that is not to be probed yet. Steps add and remove the entries."""
+        """Pod UID and name of each container that must not be probed yet. Steps add and remove the entries."""
         self.prober = Prober(cri, context, self.signals.probe, host_ip=_host_ip_of(facts), unprobed=self.unprobed)
         self.running: set[RunningStep] = set()
         """The attempts of steps that are under way. Steps add and remove themselves."""

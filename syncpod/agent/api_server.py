@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 CONNECTIONS: Final = 256
 """The most concurrent connections; each further one is closed at once. Each `syncpod` command opens one connection."""
 _HEAD_LIMIT: Final = 64 * 1024
-"""Bytes of a request's first line, which may name fifty pods, and of each header."""
+"""The most bytes of a request's first line, which may name fifty pods, and of each header."""
 _GRACE_SECONDS: Final = 1.0
 """Seconds for which answers may still be sent when the server ends."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -28,7 +28,7 @@ class ClusterLink:
 class JoinedCluster:
     """Passes questions and reports on to the link. A node without a link has no Pods in a cluster, and reports nothing.
 
-    The agent's parts are made before the link, since the link needs them, and connects only while the agent runs.
+    The other parts of the agent are made before the link, which uses them. The link connects once the agent runs.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,7 @@ class Logind:
         return (await self._call((name, path, _PROPERTIES), "Get", "ss", [interface, which])).body[0].value
 
     async def require_delay(self, seconds: float) -> None:
-        """Make logind wait at least `seconds`. If it waits less, configure it and have it reload. Raises NoLogind."""
+        """Make logind wait at least `seconds`: if its limit is lower, raise it, and reload logind. Raises NoLogind."""
         longest = await self.longest_delay()
         if longest >= seconds:
             return

@@ -112,7 +112,10 @@ _journal_bytes = 0
 
 
 def journaled(records: int, used_bytes: int) -> None:
-    """Count records that were written to the journal, and note the bytes that its file uses now. For any thread."""
+    """Count records that were written to the journal, and note how many bytes the journal's file has now.
+
+    Any thread may call it.
+    """
     global _journal_bytes
     _journal_records.add(records)
     _journal_bytes = used_bytes

@@ -42,7 +42,7 @@ RELIST_SECONDS = 1.0
 """genericPlegRelistPeriod."""
 SECONDS_PER_POD = 0.005
 """Seconds between two relists for each pod of the node, while the relist may rest. A relist costs worker and runtime 50
-to 100 µs of CPU for each pod, so relists take 1 to 2 % of a core for any number of pods."""
+to 100 µs of CPU for each pod, so relists take 1 to 2 % of a core, whatever the number of pods."""
 LONGEST_REST_SECONDS = 60.0
 """The most seconds between two relists."""
 OFTEN_SECONDS = 30.0
@@ -281,7 +281,7 @@ class Pleg:
         return pod.newest if pod else None
 
     def has_seen(self, uid: str, since: Seq) -> bool:
-        """Say whether a listing of the pod newer than this number has arrived, even an empty one."""
+        """Say whether a newer listing of the pod than this number has arrived; an empty one counts too."""
         pod = self._pods.get(uid)
         newest = pod.newest.seq if pod else Seq()
         _, forgotten = self._forgotten.get(uid, (0.0, Seq()))
@@ -397,7 +397,7 @@ class Pleg:
 def rest_seconds(pods: int) -> float:
     """Return the seconds between two relists on a node with this many pods, while events announce every end.
 
-    The kubelet then relists each 300 s (kubelet.go, v1.36, eventedPlegRelistPeriod), on a node of any size.
+    The kubelet then relists each 300 s (kubelet.go, v1.36, eventedPlegRelistPeriod), whatever the number of pods.
     """
     return max(RELIST_SECONDS, min(SECONDS_PER_POD * pods, LONGEST_REST_SECONDS))
 

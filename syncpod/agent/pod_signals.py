@@ -15,7 +15,7 @@ from syncpod.messages.pod_commands import BACKOFF_QUEUE, DELETE_POD, EVICT, PLEG
 from syncpod.messages.signals import BackoffExpired, DeletePod, Evict, Pleg, PlegEvent, ProbeChanged, SetCondition
 
 _RPC = timedelta(seconds=5)
-"""The SDK's client retries within this time; after that the caller has to retry."""
+"""The SDK's client retries within this time; after that the caller must retry."""
 
 
 class PodSignals:

@@ -23,7 +23,8 @@ from syncpod.translation.paths import UnsafeName
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS: Final = 1.0
-"""Seconds before a state is written: only the last of a pod's states within this time is written."""
+"""Seconds from a state's publication until it is written. If others follow within this time, only the last is written.
+"""
 _AT_ONCE: Final = 8
 """How many states one call in a thread writes: the call itself costs as much CPU as writing a state."""
 

@@ -27,9 +27,9 @@ class _Entry(Generic[_T]):
 
 
 class RecordCache(Generic[_T]):
-    """Caches the result of `derive` for each pod's record. None is cached too, and left out when the cache is read.
+    """Caches the result of `derive` for each pod's record. A None is cached too, but `read` leaves it out.
 
-    While no record of the node has changed, a read costs one stat in all; otherwise one for each record.
+    While no record of the node has changed, a read makes one stat call. Otherwise it makes one for each record.
     """
 
     def __init__(self, node: NodeContext, derive: Callable[[PodRecord], _T | None]) -> None:

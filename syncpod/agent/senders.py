@@ -72,7 +72,7 @@ def sender_of(entry: HistoryEntry, sent: Sequence[Sent]) -> str:
 
 
 class Senders:
-    """The queue of commands whose senders are to be found."""
+    """The queue of commands whose senders must still be found."""
 
     def __init__(
         self, ask: AskServer, *, node: str, keep: Callable[[Sequence[tuple[PodLife, HistoryEntry]]], Awaitable[None]]

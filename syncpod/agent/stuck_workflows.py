@@ -59,7 +59,7 @@ PAUSES: Final = (10.0, 300.0)
 FORGET_SECONDS: Final = 600.0
 """Seconds that a workflow must run after a restart before its earlier restarts no longer count."""
 SIGNALS_BYTES: Final = 512 * 1024
-"""The most bytes of signals in a start. A server accepts 2 MiB in one payload, which also has to hold the state."""
+"""The most bytes of signals in a start. A server accepts 2 MiB in one payload, which also contains the state."""
 _NO_INPUT: Final = "its input cannot be decoded, so it never began"
 _FOREIGN: Final = "it is on this node's task queue, and no workflow of this node's"
 _THE_SERVER: Final = "history-service"
@@ -328,9 +328,9 @@ class StuckWorkflows:
     ) -> list[tuple[str, list[Any]]]:
         """Return the run's signals and accepted updates that `snapshot` does not include yet, oldest first.
 
-        Left out are signals that the agent sends again, signals that cannot be decoded, as in the SDK, and all that the
-        run has refused: signals of unknown names, updates that have failed, and, on a node that requires signatures,
-        commands without a valid one. The returned ones are added to the snapshot's accepted commands.
+        It leaves out signals that the agent sends again, signals that cannot be decoded (as the SDK does), and all that
+        the run has refused: signals of unknown names, updates that have failed, and, on a node that requires
+        signatures, commands without a valid one. Their commands are added to the snapshot's accepted commands.
         """
         found: dict[int, tuple[str, list[Any]]] = {}
         place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)

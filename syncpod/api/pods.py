@@ -1,4 +1,4 @@
-"""Handlers for pods: lists, tables, single pods, and PodReports, which have more than Kubernetes' API has of a pod."""
+"""Handlers for pods: lists, tables, single pods, and PodReports, which have more about a pod than Kubernetes' API."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class SourcePod:
 
 
 class CannotSay(ApiError):
-    """The source cannot list the node's pods now. Answered as 503."""
+    """The source cannot list the node's pods now. The answer is then 503."""
 
     def __init__(self) -> None:
         super().__init__(503, "this node cannot say now which pods there are: its Temporal server does not say")
@@ -111,7 +111,7 @@ class PodSource(Protocol):
         """
 
     async def settle_journal(self) -> str:
-        """Return once the node's journal is up to date: "", or why it cannot be written."""
+        """Wait until the node's journal is up to date. Return "", or why it cannot be written."""
 
     async def refresh_report(self) -> None:
-        """Return once a new search for orphans is over, and the node's report is written."""
+        """Wait until a new search for orphans is over, and the node's report is written."""

@@ -102,7 +102,7 @@ class HistoryEntry:
 
     @property
     def is_command(self) -> bool:
-        """Whether somebody outside the node asked for it, apart from the creation of the pod."""
+        """Whether the line is a command from outside the node, other than the creation of the pod."""
         if self.kind == "update":
             return self.fact != Fact.MADE and self.subject != WORKFLOW
         return self.kind == "signal" and self.fact in _BY_A_PERSON
@@ -262,7 +262,7 @@ class TaskRecords:
 
 
 def due_of(entry: HistoryEntry) -> datetime | None:
-    """Return when a line's `seconds` are over; None if it has none, or the calendar ends before."""
+    """Return when a line's `seconds` are over; None if it has none, or if that is beyond the calendar."""
     try:
         return entry.at + timedelta(seconds=entry.seconds) if entry.seconds is not None else None
     except OverflowError:

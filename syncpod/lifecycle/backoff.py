@@ -49,7 +49,7 @@ class BackoffEntry(Model):
     """The back-off under one key."""
 
     delay: timedelta = FIRST_DELAY
-    """How long the next try of a pull or step has to wait."""
+    """How long the next try of a pull or step must wait."""
     grown: int = 0
     """For a crash loop: how often its delay has grown since the first one. The delay itself is computed from the pod's
     settings at each use, so that changed settings apply at once."""

@@ -149,7 +149,7 @@ class NodeState(EventLog, BaseModel):
         return self.sources[winner].pods[key] if winner else None
 
     def is_known(self, key: str) -> bool:
-        """Say whether a pod is in a list, was made for one, or is to be deleted."""
+        """Say whether a pod is in a source's list, was made for such a list, or must be deleted."""
         listed = any(key in source.pods for source in self.sources.values())
         return listed or key in self.governed or key in self.deletions or key in self.static
 

@@ -45,7 +45,7 @@ def is_ended(state: PodState, subject: str, restart: int, until: datetime | None
 
 
 def end_all(state: PodState, subject: str, restart: int) -> None:
-    """End every back-off of a container's restart, or of a step (whose restart is 0), however long it still lasts."""
+    """End all back-offs of a container's restart, or of a step, however long they still last. A step has restart 0."""
     state.released = {**state.released, subject: restart}
 
 

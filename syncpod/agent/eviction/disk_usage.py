@@ -20,7 +20,7 @@ class DiskUsage:
     """The usage of a directory."""
 
     bytes: int
-    """Bytes allocated on disk: of blocks, not the lengths of files."""
+    """Bytes allocated on disk: the sum of blocks, not of file lengths."""
     inodes: int = 0
     """Files, directories and everything else with an inode."""
     whole: bool = True

@@ -113,10 +113,10 @@ class FleetMembership:
             kept = await self._kept()
             if kept.fleet == self._fleet and (why := why_stale(kept, intent)):
                 raise _refused(f"node {self._node} already has {why}", STALE_INTENT)
-            # The disk first: if the node acted on a list and then lost it, an older list could undo it.
+            # The disk comes first: if the node acted on a list and then lost it, an older list could undo it.
             await asyncio.to_thread(keep_intent, self._state_dir, intent)
             self._intent = intent
-            # Before the pods, since these refer to the objects.
+            # Objects come before the pods that refer to them.
             unkept = await self._keep_objects(intent)
             if not self._objects.needs_earlier:
                 await asyncio.to_thread(forget_earlier_keys, self._state_dir)
@@ -155,10 +155,10 @@ class FleetMembership:
             kept = await self._kept()
             if kept.fleet != self._fleet or not (kept.pods or kept.objects):
                 return
-            # A higher number, since a list that the fleet sent before the removal may still arrive.
+            # The number is higher, since a list that the fleet sent before the removal may still arrive.
             empty = Intent(fleet=self._fleet, node=self._node, generation=kept.generation + 1)
             await self._tell_list(empty)
-            # The workflow first, unlike with a list: an interrupted dismissal is repeated.
+            # The workflow comes first, unlike with a list: an interrupted dismissal is repeated.
             await asyncio.to_thread(keep_intent, self._state_dir, empty)
             self._intent = empty
             await self._keep_objects(empty)

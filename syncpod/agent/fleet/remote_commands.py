@@ -101,7 +101,7 @@ class RunningCommand:
         return RemoteCommandPiece(chunks=tuple(chunks), code=self._code if is_all else None, input_taken=self._taken)
 
     async def give(self, at: int, data: bytes, wait: float, *, ends: bool) -> RemoteCommandPiece:
-        """Write the part of `data` that the command was not given yet; `at` is the offset of `data` in the whole input.
+        """Write the part of `data` that the command lacks; `at` is the offset of `data` in the whole input.
 
         First waits until the command has read most of the earlier input, at most `wait` seconds. If the command has
         closed its input, `data` is accepted and dropped. `ends` closes the input.

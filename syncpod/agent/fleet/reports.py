@@ -91,7 +91,7 @@ class FleetReports:
         """Return the changes since the report of a version; None if there are none.
 
         `generation` is the generation of the list that the node has accepted, and `listed` has the keys of the pods in
-        that list. `stopped` has, by key, why pods must not run now.
+        that list. `stopped` has the reasons why pods must not run now, by key.
         """
         self._look()
         pods = self._pods()

@@ -3,8 +3,8 @@
 The newest container of each name and the newest sandbox are kept.
 
 All pods are checked once a minute. A pod whose container has just died is checked `SETTLE_SECONDS` later: by then the
-restart has usually removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses what is removed. The
-removals run between the pod's steps (`activities.between.collection` explains why they race with no step).
+restart has usually removed the dead container. :mod:`syncpod.lifecycle.container_gc` chooses the containers to remove.
+The removals run between the pod's steps (`activities.between.collection` explains why they race with no step).
 
 Mirrors kuberuntime/kuberuntime_gc.go, v1.36, GarbageCollect, and pod_container_deletor.go. Differences: each pod has a
 task of its own, so a hanging removal delays neither the next round nor the other pods, four of which are processed at

@@ -65,7 +65,7 @@ class Duplicates:
             self._complaints.pop(listing.uid, None)
 
     async def run(self) -> None:
-        """End duplicates until cancelled; then cancel the tasks. Stop calls that were sent are completed."""
+        """End duplicates until cancelled; then cancel the tasks. A StopContainer call in flight is completed."""
         try:
             while True:
                 now = time.monotonic()

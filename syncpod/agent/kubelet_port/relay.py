@@ -100,7 +100,7 @@ async def _pass(request: web.BaseRequest, head: bytes, runtime: Connection) -> N
         log.info("a stream of %s is closed: nothing has moved for %g s", request.path, IDLE_SECONDS)
     finally:
         await _close(writer)
-        before.connection_lost(None)  # the HTTP server has lost the connection, and has to be notified of its end
+        before.connection_lost(None)  # the HTTP server has lost the connection, and must be notified of its end
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:

@@ -111,7 +111,7 @@ class BoundPods:
         self._pods = {key: read.get(key) or kept[key] for key in objects if key in read or key in kept}
         self._raw = dict(objects)
         self._mirrors.take(objects)
-        self._tell_statuses(changed, gone)  # first: at a repetition after an RPCError, `changed` is empty
+        self._tell_statuses(changed, gone)  # before the calls that may fail: the next round's `changed` is empty
         using = [pod for pod in self._pods.values() if pod.is_to_run or pod.grace is not None]
         self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.needs))
         # Deletions come first: the node may have missed them while it was away, and new pods may need the resources.

@@ -28,7 +28,7 @@ ATTRIBUTE: Final = "csi.storage.k8s.io/serviceAccount.tokens"
 class _Held:
     token: Token
     due: datetime
-    """When the token is to be replaced."""
+    """When the token must be replaced."""
     former: str
     """The previous token, which may still appear in the driver's errors; "" = there was none."""
 

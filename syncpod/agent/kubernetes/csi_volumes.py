@@ -2,10 +2,10 @@
 
 Mirrors pkg/volume/csi/csi_attacher.go (MountDevice) and csi_mounter.go (SetUpAt, TearDownAt), v1.36: the node waits
 until the cluster has attached a volume. The driver then stages it once for the node, publishes it for each pod, and
-afterwards unpublishes and unstages it. Before each call, the node records it, to undo it later, so that nothing stays
-mounted after the death of a worker. A volume that a driver makes for a single pod (`csi` in the pod) is only published.
-Difference: an attached volume is listed in the Node's `volumesInUse` with the next status, and the mount does not wait
-for that.
+afterwards unpublishes and unstages it. The node records each call on disk before it makes the call. So the next worker
+can undo the call, and nothing stays mounted if a worker dies. A volume that a driver makes for a single pod (`csi` in
+the pod) is only published. Difference: an attached volume is listed in the Node's `volumesInUse` with the next status,
+and the mount does not wait for that.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class CsiVolumes:
             return
         async with self._lock(unique_name(place.driver, place.handle)):
             is_last = bool(place.staging) and not await asyncio.to_thread(self._is_shared, ref, place)
-            if place.boot_id == boot_id():  # else it is unmounted since the machine's boot
+            if place.boot_id == boot_id():  # after a reboot, nothing is mounted any more
                 await self._undo(place, is_last=is_last)
             await asyncio.to_thread(_remove, [Path(place.target), Path(place.target).parent])
             if is_last:

@@ -24,7 +24,7 @@ from syncpod.kubernetes.reflector import Backoff
 log = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1000
-"""The most queued events; if there are more, the oldest is dropped. The same as in client-go's queue."""
+"""The most queued events; if there are more, the oldest is dropped. client-go's queue has the same length."""
 WRITES_AT_ONCE: Final = 100
 WRITE_SECONDS: Final = 1 / 50
 """The kubelet's eventBurst, and its eventRecordQPS as the time between two writes."""

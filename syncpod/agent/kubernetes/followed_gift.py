@@ -41,7 +41,7 @@ class FollowedGift:
         self.is_known = False
         """Whether this worker has found the object in the store, or has put it there."""
         self.trouble = ""
-        """Why the object, or a newer one, is not in the store; "" if it is, or before the first answer."""
+        """Why the store has neither the object nor a newer one; "" if it has one, or before the first answer."""
         self._again = asyncio.Event()
 
     def keep_again(self) -> None:

@@ -88,7 +88,7 @@ class FollowedToken(FollowedGift):
         self._store.keep(kept_token(self._need.ref, token, expires, held), "token")
 
     def _due(self, held: ConfigMap | Secret) -> datetime | None:
-        """Return when a token is to be replaced; None = now."""
+        """Return when a token must be replaced; None = now."""
         expires = expiry(held)
         if expires is None or TOKEN_KEY not in values(held):
             return None

@@ -191,7 +191,7 @@ class PodEvents:
         return found
 
     def _was_written(self, uid: str, record: Mapping[str, Any]) -> bool:
-        """Say whether an event was already passed on when it happened; an event passed on twice gives True twice."""
+        """Say whether an event was passed on when it happened. Each passing on gives True once."""
         written = self._written.get(uid, {}).get(_key(record))
         if written is None or not written.waiting:
             return False

@@ -89,7 +89,7 @@ class Registration:
     async def follow(self) -> None:
         """Watch the Node from the registration on, until cancelled, since other clients write it too.
 
-        A controller may set conditions to Unknown while the node was silent; they have to be corrected at once.
+        A controller may set conditions to Unknown while the node was silent; the node must correct them at once.
         """
         await self.registered.wait()
         await self._watched.run()

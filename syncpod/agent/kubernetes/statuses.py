@@ -89,11 +89,11 @@ class StatusWriter:
         self._went_on: dict[ObjectKey, str] = {}
         """UIDs of the pods that had not ended according to this process's last write."""
         self._due: dict[ObjectKey, None] = {}
-        """A queue of pods whose status is to be compared, and written if it differs; the first changed comes first.
+        """A queue of pods, oldest change first. A pod's status is compared with the cluster's, and written if they
+        differ.
 
         Only a pod's newest state is written. A pod whose write fails is queued again after its back-off. The queue is
-        not on disk: after a restart the workflows publish again.
-        """
+        not on disk: after a restart the workflows publish again."""
         self._news = asyncio.Event()
         self._retries: dict[ObjectKey, asyncio.TimerHandle] = {}
         """Timers of the pods whose last write failed. A change of the pod leads to an earlier try."""

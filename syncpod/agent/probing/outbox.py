@@ -63,7 +63,7 @@ class Outbox:
         return bool(self._changes)
 
     def put(self, change: ProbeChanged) -> None:
-        """Queue a change. It replaces an unsent change with the same key, whose failures are added to it."""
+        """Queue a change. It replaces an unsent change with the same key, and includes the failures of that change."""
         key = _key(change)
         before = self._changes.get(key)
         # The signal in flight may still arrive, so its failures are added only if the signal does not.

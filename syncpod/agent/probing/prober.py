@@ -246,7 +246,7 @@ class Prober:
         return pod
 
     def _awaits_hook(self, uid: str, container: Container, observed: ObservedContainer) -> bool:
-        """Say whether the previous worker died during the container's postStart hook, which has to run again first.
+        """Say whether the previous worker died during the container's postStart hook, which must run again first.
 
         Temporal retries that step soon after this worker's start. If it does not, because the pod's workflow is gone,
         the container is probed after `_STEPS_ARE_BACK_SECONDS`.
@@ -368,7 +368,7 @@ class Prober:
 
 
 def _with_probes(pod: Pod, name: str) -> Container | None:
-    """Return the pod's main container or sidecar of that name if it has probes."""
+    """Return the main container or sidecar with that name, if it has probes."""
     asked = (*pod.spec.containers, *(one for one in pod.spec.init_containers if is_sidecar(one)))
     return next((one for one in asked if one.name == name and any(probe_of(one, type_) for type_ in PROBE_TYPES)), None)
 

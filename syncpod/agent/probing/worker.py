@@ -74,7 +74,7 @@ class ProbeWorker:
         """When the last failed answer came, in seconds since the epoch."""
         self.errors = _NONE
         self.errored_at = 0.0
-        """When the probe could not be run, the last time."""
+        """When the probe could not be run most recently, in seconds since the epoch."""
         self._name = name
         self._probe = probe
         self._schedule = schedule

@@ -81,7 +81,7 @@ def _cpu_sum(each_of: Sequence[CpuUsage]) -> CpuUsage:
 
 
 def _memory_sum(each_of: Sequence[MemoryUsage]) -> MemoryUsage:
-    """Return the sums of memory; a number that one of them lacks is None."""
+    """Return the sums of memory. If one of the summands is None, the sum is None."""
 
     def total(name: str) -> int | None:
         numbers = [getattr(each, name) for each in each_of]

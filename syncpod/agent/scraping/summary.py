@@ -1,7 +1,7 @@
 """The kubelet's Summary API (k8s.io/kubelet/pkg/apis/stats/v1alpha1, v1.36): the usage of the node and its pods.
 
-An unknown value is absent, and never 0. Always absent are `systemContainers`, `containerFs`, pressure, `io`, swap,
-health of volumes, and user-defined metrics.
+An unknown value is absent, and never 0. `systemContainers`, `containerFs`, pressure, `io`, swap, health of volumes, and
+user-defined metrics are always absent.
 """
 
 from __future__ import annotations

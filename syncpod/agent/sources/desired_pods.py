@@ -106,8 +106,7 @@ class _Pod:
     """True if `sent_document` is only assumed: an earlier worker sent it. The pod's next published state confirms or
     corrects it."""
     ends_first: bool = False
-    """The running pod with this UID has to end before the pod starts again (pod_workers.go, v1.36,
-    restartRequested)."""
+    """The running pod with this UID must end before the pod starts again (pod_workers.go, v1.36, restartRequested)."""
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)

@@ -30,7 +30,7 @@ class DirectoryPlace:
     device: int
     """`st_dev`."""
     disk: int
-    """`f_fsid`, since another disk may get the same device number."""
+    """The disk's `f_fsid`: a device number alone may later belong to another disk."""
     mount_point: str
     """Where its file system is mounted."""
     file_system: str

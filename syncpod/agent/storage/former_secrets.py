@@ -27,7 +27,7 @@ class FormerSecrets:
         self._redactor = redactor
         self._uses = RecordCache(node, _use)
         self._had: dict[Path, frozenset[str]] = {}
-        """By file of a former Secret: UIDs of the pods that may have received its values. Later pods did not."""
+        """By file of a former Secret: UIDs of the pods that may have received its values. Pods made later have not."""
 
     async def run(self) -> None:
         """Check periodically until cancelled. Raises OSError."""

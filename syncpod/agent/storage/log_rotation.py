@@ -51,7 +51,7 @@ PERIOD_SECONDS: Final = 1.0
 PODS_PER_TURN: Final = 1000
 """The most pods whose logs are checked each second: this many take a hundredth of a core."""
 _BUSY_SECONDS: Final = 60.0
-"""Seconds after a rotation for which the pod's logs are checked each second, for any number of pods."""
+"""Seconds after a rotation for which the pod's logs are checked each second, whatever the number of pods."""
 _AGAIN_SECONDS: Final = 10.0
 """Seconds until the next try with a log that could not be rotated or reopened."""
 ANSWER_SECONDS: Final = 2.0

@@ -250,7 +250,7 @@ def _use(record: PodRecord) -> _Use | None:
 
 
 def _subject(pod: Pod, reference: Reference) -> str:
-    """Return the part that fails without it: the step `create_sandbox` for a volume's object, else the container."""
+    """Return the step or container that needs the object: `create_sandbox` if a volume needs it, else the container."""
     if reference.use == "volume":
         return StepName.CREATE_SANDBOX.value
     kinds = (

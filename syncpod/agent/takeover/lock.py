@@ -75,7 +75,7 @@ class NodeLock:
     """An exclusive lock on a state directory, which is created (0700) if it is missing; held until `release` or death.
 
     Raises NotThisNode if another live worker holds it, or if the directory belongs to another node or machine. With
-    `may_rename` the directory may belong to another node; the caller ensures that that node has no pods.
+    `may_rename` the directory may belong to another node; then the caller ensures that the other node has no pods.
     """
 
     def __init__(self, state_dir: Path, node: str, *, machine: str | None, may_rename: bool = False) -> None:

@@ -98,7 +98,7 @@ async def find_runtime(settings: NodeSettings, kept: KeptSettings, environ: Mapp
 
 
 async def require_same_node(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
-    """Raise CannotServe if the node has pods, and the settings change its runtime, its name or whether it signs."""
+    """Raise CannotServe if the node has pods, and the settings would change its runtime, name or signing."""
     try:
         before = kept.node or node_of(settings.state_dir)
     except NotThisNode as refusal:

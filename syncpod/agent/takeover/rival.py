@@ -62,7 +62,7 @@ class RivalSign:
 
     @property
     def where(self) -> str:
-        """The worker's process and host for a message; the host alone if the process is unknown, "" if the host is."""
+        """The worker's process and host, or its host alone, for a message. "" if the host is unknown."""
         return f"process {self.process} on {self.host}" if self.host and self.process else self.host
 
 
