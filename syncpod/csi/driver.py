@@ -64,10 +64,10 @@ _INFEASIBLE: Final = frozenset(
 
 
 class CsiError(Exception):
-    """A driver refused a call, or did not answer; the text is a clause, with the call and the status' name."""
+    """A driver refused a call, or did not answer. The text is a clause that names the call and the status."""
 
     def __init__(self, text: str, status: grpc.StatusCode | None = None) -> None:
-        """`status` is that of the driver's answer; None if it has not answered."""
+        """`status` is the status of the driver's answer; None if the driver has not answered."""
         super().__init__(text)
         self.is_unsure = status in _UNSURE
         """The driver may still be carrying out the call (csi_client.go, isFinalError)."""
@@ -176,7 +176,7 @@ class CsiDriver:
 
 
 def clause(call: str, error: grpc.aio.AioRpcError) -> str:
-    """Return a clause of one line that describes a call's error."""
+    """Return a clause on one line that describes a call's error."""
     said = " ".join((error.details() or "").split())[:_LONGEST_TEXT]
     return f"{call}: {error.code().name}{said and ': '}{said}"
 

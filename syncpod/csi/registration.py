@@ -42,7 +42,7 @@ async def plugin_at(socket: Path) -> Plugin:
 
 
 async def tell_plugin(socket: Path, refusal: str = "") -> None:
-    """Notify the plugin at a registration socket that it is registered, or of the reason of its `refusal`.
+    """Notify the plugin at a registration socket that it is registered, or of the reason for its `refusal`.
 
     Raises CsiError.
     """

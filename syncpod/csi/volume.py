@@ -1,4 +1,4 @@
-"""The parameters of calls to a storage driver, and its answers. Values."""
+"""The parameters of calls to a storage driver, and its answers, as values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class VolumeStats:
 
 @dataclass(frozen=True)
 class Use:
-    """The use that a pod makes of a volume."""
+    """The way in which a pod uses a volume."""
 
     access_mode: str
     """Kubernetes' access mode: `ReadWriteOnce`, `ReadOnlyMany`, `ReadWriteMany`, `ReadWriteOncePod`."""

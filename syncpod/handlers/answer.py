@@ -46,7 +46,7 @@ def written(*streams: bytes) -> str:
 
 
 class NoAnswer(Exception):
-    """The handler could not be run at all: the caller retries it, and counts no result."""
+    """The handler could not be run at all: the caller retries it, and counts neither success nor failure."""
 
 
 class NoAddress(NoAnswer):

@@ -13,8 +13,8 @@ from syncpod.handlers.pod_shares import PodShares
 from syncpod.kernel.daemon_thread import DaemonThreads
 
 _LOOKUPS: Final = PodShares(4, partial(DaemonThreads().run, name="name lookup"))
-"""Threads for lookups, whose length the name server decides, and which nothing can interrupt. The lookups of one pod
-wait for one another."""
+"""Threads for name lookups. A name server decides how long a lookup takes, and nothing can interrupt it. The lookups of
+one pod wait for one another."""
 
 
 class NotConnected(Exception):
@@ -29,7 +29,7 @@ def host_and_port(host: str, port: int) -> str:
 async def dial(host: str, port: int, uid: str) -> socket.socket:
     """Connect to an address, or to a name, whose addresses are tried in turn; the caller closes the socket.
 
-    `uid` is that of the pod for which the name is looked up.
+    `uid` is the UID of the pod for which the name is looked up.
 
     There is no timeout here: the caller cancels. Raises :class:`NotConnected`.
     """
@@ -60,7 +60,7 @@ async def _addresses(host: str, port: int, uid: str) -> list[tuple[int, tuple[st
         return [(family, (host, port))]
     try:
         found = await _LOOKUPS.run(uid, partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM))
-    except (OSError, ValueError) as error:  # ValueError: an invalid name, with a label that is empty or too long
+    except (OSError, ValueError) as error:  # ValueError: a name with an empty or too long label
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise NotConnected(f"dial tcp: lookup {host}: {reason}") from error
     return [(family, address[:2]) for family, _, _, _, address in found if isinstance(address[0], str)]

@@ -23,7 +23,7 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),
     ("grpc.primary_user_agent", "kube-probe/1.36"),
 )
-"""No shared connections, no service configuration lookups, no retries, and no proxy between a node and its pods."""
+"""Disables shared connections, lookups of service configurations, retries, and a proxy between a node and its pods."""
 _UNREADABLE = "grpc: failed to unmarshal the received message: proto: cannot parse invalid wire-format data"
 """Go's words for an answer that is not a valid message."""
 

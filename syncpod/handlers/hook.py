@@ -42,7 +42,7 @@ def failure_message(handler: LifecycleHandler, container: str, pod: str, failed:
 
 
 async def run_hook(handler: LifecycleHandler, target: Target, cri: CriRuntime) -> str:
-    """Run a hook to its end, however long that takes; return a warning to report, "" if there is none.
+    """Run a hook to its end, without a timeout; return a warning to report, "" if there is none.
 
     An HTTPS request to a server without TLS is repeated without TLS. Raises :class:`HookFailed`.
     """

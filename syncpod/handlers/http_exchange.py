@@ -1,8 +1,8 @@
-"""One GET on a new connection (HTTP/1.1, RFC 9112), which reads only as much of the response as the caller wants.
+"""One GET on a new connection (HTTP/1.1, RFC 9112), which reads only the part of the response that the caller needs.
 
-Written for probes, of which a node runs thousands: a general client costs three times the CPU per probe, and decides
-for itself which headers to add and which to merge. Difference: with TLS the kubelet also offers HTTP/2
-(utilnet.SetTransportDefaults), so a server that speaks only HTTP/2 passes there and fails here.
+It is written for probes, of which a node runs thousands: a general client takes three times the CPU, and adds and
+merges headers as it likes. Difference: with TLS the kubelet also offers HTTP/2 (utilnet.SetTransportDefaults), so a
+server that speaks only HTTP/2 passes there and fails here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _PAUSE_SECONDS: Final = 0.02
 """Pause before each read, once `_SMALL_READS` reads have had less than `_SMALL` bytes: so a fast server of single bytes
 costs only fifty reads a second."""
 _HEAD_LIMIT: Final = 1024 * 1024
-"""The largest size of a status line with its headers, including all informational responses before it, in bytes."""
+"""Maximum bytes of a status line with its headers, including all informational responses before it."""
 _CHUNK_OVERHEAD: Final = 16 * 1024
-"""Maximum bytes of chunk headers beyond those that their chunks need (net/http/internal, chunkedReader)."""
+"""Maximum excess of chunk headers, in bytes, over the size that their chunks justify (net/http/internal,
+chunkedReader)."""
 _INFORMATIONAL: Final = range(100, 200)
 _WITHOUT_BODY: Final = (204, 304)
 _END: Final = re.compile(rb"\n\r?\n")
@@ -78,7 +79,7 @@ class Response:
 
 
 async def get(url: SplitResult, headers: Iterable[tuple[str, str]], uid: str) -> Response:
-    """GET a URL with exactly these headers, in this order, repeated ones included, for the pod with this UID.
+    """GET a URL for the pod with this UID, with exactly these headers in this order, repetitions included.
 
     The caller closes the response. Certificates are not checked. There is no timeout here: the caller cancels. Raises
     NotConnected, :class:`NotHttp`, OSError (a connection that breaks, a server without TLS), NoAnswer.
@@ -89,7 +90,7 @@ async def get(url: SplitResult, headers: Iterable[tuple[str, str]], uid: str) ->
     request = "\r\n".join(lines).encode()
     host, secure = url.hostname or "", url.scheme == "https"
     connection = await dial(host, url.port or (443 if secure else 80), uid)
-    # The connection is a plain socket, with TLS or without. Nothing else owns it, so nothing else closes it.
+    # The connection is a plain socket, with TLS or without. Nobody else owns it, so nobody else closes it.
     loop = asyncio.get_running_loop()
     read = _paced(lambda: loop.sock_recv(connection, _BLOCK))
     try:
@@ -112,10 +113,10 @@ def host_header(url: SplitResult) -> str:
 
 
 def _paced(read: _Read) -> _Read:
-    """Let the event loop run other tasks before each read except the first, and pause once a server sends in drips.
+    """Return `read` with pauses between reads: for other tasks, and longer once a server sends in drips.
 
-    A read of bytes that have already arrived does not wait. So a server that never pauses would block the loop, and not
-    even a timeout would be noticed.
+    A read of bytes that have already arrived does not wait. So a server that never pauses would block the loop, and
+    even timeouts would have no effect.
     """
     began, small = False, 0
 
@@ -150,7 +151,7 @@ async def _response(read: _Read, close: _Close) -> Response:
 async def _head(read: _Read, data: bytearray, room: int) -> bytes:
     """Read a status line and its headers, of at most `room` bytes, and remove them from `data`, the bytes read so far.
 
-    Each byte is read once, even if few come at a time. Raises NotHttp.
+    Each byte is searched once, even if few bytes come at a time. Raises NotHttp.
     """
     looked = 0
     while (found := _END.search(data, looked)) is None:

@@ -21,8 +21,7 @@ HOOK_AGENT: Final = "kube-lifecycle/1.36"
 _REQUESTS: Final = 10
 """Maximum number of requests of one probe: the first one, and its redirects."""
 _LONGEST_REDIRECT: Final = 16 * 1024
-"""Maximum characters of a redirect that is followed: to parse a redirect costs more than to send it. Go has no
-limit."""
+"""Maximum characters of a redirect that is followed: parsing a redirect costs more than sending it. Go has no limit."""
 _SHOWN: Final = 256
 """Maximum characters of an invalid redirect that are reported: it may be as long as all headers together."""
 _MOVED: Final = (301, 302, 303, 307, 308)
@@ -96,7 +95,7 @@ class _Request:
         self._action, self._user_agent, self._uid = action, user_agent, target.uid
 
     async def send(self) -> Response:
-        """Return the first response that is not a redirect, or is a redirect to another host.
+        """Return the first response that is no redirect on the same host.
 
         Raises NotConnected, NotHttp, OSError, NoAnswer.
         """
@@ -119,7 +118,7 @@ class _Request:
                 return response
             response.close()
             if names_server:
-                named_host = ""  # the probe's Host is for the first server; this server gets its own address
+                named_host = ""  # only the first server gets the probe's Host; this one gets its own
         raise NotHttp(f"stopped after {_REQUESTS} redirects")
 
 
@@ -159,7 +158,7 @@ def _judge(status: int, content: bytes) -> ProbeAnswer:
 def _headers(action: HTTPGetAction, user_agent: str) -> tuple[Headers, str]:
     """Return the headers, and the ``Host`` that the probe sets ("" = none).
 
-    The probe's own headers are all sent, repeated ones too, and then defaults for those it does not set; an empty value
+    All headers of the probe are sent, repetitions included, and then the defaults that it does not set; an empty value
     removes a default (pkg/probe/http/request.go, v1.36, NewRequestForHTTPGetAction). Raises :class:`NotHttp` for a
     header that is not valid in a request: Go checks headers only when it sends them (net/http, Transport.roundTrip), so
     an invalid one is a failure.

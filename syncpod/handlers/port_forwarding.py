@@ -39,10 +39,10 @@ class Runtime(Protocol):
 
 
 class Near(Protocol):
-    """Our end of a connection. Each method raises OSError if it breaks."""
+    """Our end of a connection. Each method raises OSError if the connection breaks."""
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty once no more come."""
+        """Return the next bytes; empty at the end."""
 
     async def write(self, data: bytes) -> None:
         """Send, waiting while the other end does not read."""

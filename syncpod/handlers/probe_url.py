@@ -1,8 +1,8 @@
 """The URL of an httpGet, made of its host, port and path (pkg/probe/http/request.go, v1.36, formatURL).
 
-The kubelet parses the path as a URL by itself, and then replaces the scheme and the host that it finds. So a server
-named in the path is lost: `//healthz` requests `/`. A path that is not a valid URL is escaped as a whole. Difference:
-invalid characters in a query are escaped here; Go sends them unchanged, even a space in the request line.
+The kubelet parses the path alone as a URL, and then replaces the scheme and the host in it. So a server named in the
+path is lost: `//healthz` requests `/`. A path that is not a valid URL is escaped as a whole. Difference: invalid
+characters in a query are escaped here; Go sends them unchanged, even a space in the request line.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _is_host(host: str) -> bool:
 
 
 def _split(url: str) -> tuple[str, str, str]:
-    """Return the opaque part of a URL, or else its path, both escaped; and its query, including the `?`.
+    """Return the opaque part of a URL, or else its path, escaped; and its query, including the `?`.
 
     Raises ValueError if Go considers the URL invalid (net/url, Parse).
     """

@@ -19,7 +19,7 @@ RUNTIMES_SECONDS: Final = 120.0
 
 
 async def run_command(action: ExecAction, target: Target, timeout_seconds: int, cri: CriRuntime) -> ProbeAnswer:
-    """Run the command once: exit code 0 is success; a timeout is a failure, even if the runtime did not answer.
+    """Run the command once: exit code 0 is success; a timeout is a failure, even without an answer of the runtime.
 
     Raises :class:`NoAnswer` if the runtime cannot run it.
     """
@@ -39,7 +39,7 @@ def timed_out(action: ExecAction, timeout_seconds: int) -> ProbeAnswer:
 
 
 async def tcp_socket(action: TCPSocketAction, target: Target, timeout_seconds: float) -> ProbeAnswer:
-    """Open a connection and close it: success if it opens. Raises :class:`NoAnswer`."""
+    """Open a connection, and close it: an open connection is a success. Raises :class:`NoAnswer`."""
     host = action.host or target.ip
     if not host:
         raise NoAddress("the pod has no address yet")

@@ -1,9 +1,9 @@
 """TLS to a server in a container, on a connection that belongs to the caller.
 
-The server decides the cost of a handshake, and the content of its records. So no step of OpenSSL's runs on the event
-loop: each has a thread, which works on memory only, and never waits for the network. Two threads serve all pods, and a
-pod has at most one of them at a time. Features that Go's client does not offer are refused, since they cost most:
-Diffie-Hellman over finite fields, where a server may choose a modulus of 10,000 bits, and renegotiation.
+The server decides the cost of a handshake, and the content of its records. So OpenSSL's steps run in threads and not on
+the event loop; they work on memory only, and never wait for the network. Two threads serve all pods, and a pod has at
+most one of them at a time. Features that Go's client does not offer are refused, since they cost most: Diffie-Hellman
+over finite fields, where a server may choose a modulus of 10,000 bits, and renegotiation.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _T = TypeVar("_T")
 
 _BLOCK: Final = 16 * 1024
 _RECEIVED_LIMIT: Final = 2 * 1024 * 1024
-"""Maximum bytes that a connection may receive, in any form; the largest head of a response has half as many. No other
-limit counts records without content, tickets and new keys."""
+"""Maximum bytes that a connection may receive, twice those of the largest head of a response. Only this limit counts
+records without content, tickets and new keys."""
 _FIRST_LIMIT: Final = 64 * 1024
 """Maximum bytes up to the end of the server's first message; OpenSSL accepts 20,000 bytes of the message itself."""
 
@@ -43,7 +43,7 @@ _HELLO_REQUEST: Final = bytes(4)
 _SERVER_HELLO: Final = 2
 _KEY_SHARE: Final = 51
 _RETRY: Final = hashlib.sha256(b"HelloRetryRequest").digest()
-"""In a HelloRetryRequest, these bytes stand in place of the ServerHello's random ones (RFC 8446, 4.1.3)."""
+"""A HelloRetryRequest is a ServerHello with these bytes in place of the random ones (RFC 8446, 4.1.3)."""
 
 
 class TlsConnection:
@@ -104,7 +104,7 @@ class TlsConnection:
         self._object.write(request)
 
     def _read(self) -> bytes:
-        """Return the bytes that have arrived, up to a block: a record may have a single byte."""
+        """Return the bytes that have arrived, up to the size of a block: a record may have a single byte."""
         read = bytearray()
         try:
             while len(read) < _BLOCK and (content := self._object.read(_BLOCK - len(read))):

@@ -36,11 +36,11 @@ from syncpod.pod import Pod
 from syncpod.pod.kinds import values
 
 Need = TokenNeed | ClaimNeed | BundleNeed | CertificateNeed
-"""Something that a cluster provides for one pod alone: a token, a claim's volume, trust anchors or a certificate."""
+"""An item that a cluster provides for one pod alone: a token, a claim's volume, trust anchors or a certificate."""
 
 
 def needs(pod: Pod) -> Iterator[Need]:
-    """Yield all that a cluster provides for this pod alone."""
+    """Yield everything that a cluster provides for this pod alone."""
     yield from token_needs(pod)
     yield from claim_needs(pod)
     yield from issued_needs(pod)

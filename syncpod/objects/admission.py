@@ -1,4 +1,4 @@
-"""Admission of ConfigMaps and Secrets: validate, and drop the fields that belong to a cluster."""
+"""Admission of ConfigMaps and Secrets: validates them, and drops the fields that an API server fills in."""
 
 from typing import NamedTuple
 

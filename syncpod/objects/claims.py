@@ -47,7 +47,7 @@ class ClaimNeed:
     pod: str
     uid: str
     claim: str
-    """The claim's name, in the pod's namespace; "" = a driver's volume, which has no claim."""
+    """The claim's name in the pod's namespace; "" = a driver's volume, without a claim."""
     is_pods_own: bool
     """The claim is made and deleted with the pod, and must belong to it."""
     is_read_only: bool = False
@@ -121,7 +121,7 @@ def claim_ref(pod: Pod, volume: Volume) -> ObjectRef | None:
 
 
 def claim_needs(pod: Pod) -> Iterator[ClaimNeed]:
-    """Yield the claims that a pod of a cluster needs, one for each volume that has one, and the drivers' volumes."""
+    """Yield the claims and the drivers' volumes that the volumes of a cluster's pod need."""
     spec = pod.spec
     containers: tuple[Container | EphemeralContainer, ...] = (
         *(*spec.containers, *spec.init_containers),

@@ -1,8 +1,8 @@
-"""Former values of Secrets, which were changed or deleted: containers that received them may still write them.
+"""Former values of changed and deleted Secrets, which containers may still write to their output.
 
-A Secret's old file is kept beside the Secrets, in memory, until no pod is left that may have received it. So no worker
-loses a value that is in use, and a new worker has the values that its predecessors passed to containers. A reboot
-removes all Secrets, current and former. `known_since` returns the time since which all values are kept.
+A Secret's old file is kept beside the Secrets, in memory, until no pod is left that may have received it. So a worker
+keeps each value that is in use, also after a restart. A reboot removes all Secrets, current and former. `known_since`
+returns the time since which all values are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The trust anchors and certificates that a cluster issues for a pod, and how a node stores them.
+"""The trust anchors and certificates that a cluster issues for a pod, and their form on the node.
 
-A node stores them as it stores ConfigMaps and Secrets of the cluster, under names made from the pod's UID and its
-request. The cluster does not have these objects, and no pod can refer to them by name.
+A node stores them as ConfigMaps and Secrets of the cluster, under names made from the pod's UID and its request. The
+cluster does not have these objects, and no pod can refer to them by name.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def kept_bundle(ref: ObjectRef, anchors: str) -> ConfigMap:
 
 
 def kept_certificate(ref: ObjectRef, key: str, chain: str, refresh: datetime, expires: datetime) -> Secret:
-    """Return the Secret in which a node stores a certificate: key and chain as PEM, and when the next one is due."""
+    """Return the Secret in which a node stores a certificate: key, chain, and the time of the next one."""
     annotations = {_REFRESH: refresh.isoformat(), _EXPIRES: expires.isoformat()}
     metadata = ObjectMeta(name=ref.name, namespace=ref.namespace, annotations=annotations)
     texts = {BOTH_KEY: key + chain, PRIVATE_KEY: key, CHAIN_KEY: chain}

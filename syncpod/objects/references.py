@@ -15,7 +15,7 @@ from syncpod.pod.origin import is_of_cluster
 
 Use = Literal["env", "volume", "pull"]
 _BROUGHT: Final = {"ephemeral": "ephemeral", "persistent_volume_claim": "persistentVolumeClaim", "csi": "csi"}
-"""The sources of volumes whose places a cluster provides: the attribute of `Volume`, and Kubernetes' name for it."""
+"""The sources of volumes that a cluster provides: the attribute of `Volume`, and the source's name in Kubernetes."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -24,7 +24,8 @@ class Reference:
 
     ref: ObjectRef
     optional: bool
-    """The pod runs without the object too: it is marked optional, or it is a pull secret, as in the kubelet."""
+    """True if the pod runs without the object, too: it is marked optional, or it is a pull secret, as in the
+    kubelet."""
     key: str | None
     """The one key that a variable takes; None if the field means all keys, or the items of a volume."""
     path: str
@@ -33,7 +34,7 @@ class Reference:
 
 
 def references(pod: Pod) -> tuple[Reference, ...]:
-    """Return every ConfigMap and Secret that the pod names, place by place in the manifest's order.
+    """Return a reference for each ConfigMap and Secret that the pod names, in the order of its manifest.
 
     They include everything that a cluster provides for the pod. A node stores tokens and certificates as Secrets, and
     the variables of Services, trust anchors, and the places of claims and of drivers' volumes as ConfigMaps.

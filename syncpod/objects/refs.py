@@ -56,12 +56,12 @@ def ref_of(found: ConfigMap | Secret, origin: Origin = "") -> ObjectRef:
 
 
 def ref_for(pod: Pod, kind: Kind, name: str) -> ObjectRef:
-    """Return the object to which a pod refers by a name: the cluster's for a pod of the cluster, else the node's."""
+    """Return the object to which a name in a pod refers: the cluster's for a pod of the cluster, else the node's."""
     return ObjectRef(kind, pod.metadata.namespace or "default", name, "cluster" if is_of_cluster(pod.metadata) else "")
 
 
 def services_ref(pod: Pod) -> ObjectRef | None:
-    """Return the object with the variables of Services for a pod's containers; None if the pod is not a cluster's."""
+    """Return the object with the variables of Services for a pod's containers; None for a pod of the node's own."""
     if not is_of_cluster(pod.metadata):
         return None
     name = _MASTER_SERVICE if pod.spec.enable_service_links is False else ALL_SERVICES

@@ -45,7 +45,7 @@ def replaced(
 
 
 def _content(given: ConfigMap | Secret) -> ConfigMap | Secret:
-    """Return the object as it is stored, but without identity: with a namespace, and a Secret's strings as data."""
+    """Return an object in its stored form, without identity: with a namespace, and a Secret's strings as data."""
     metadata = type(given.metadata)(
         name=given.metadata.name,
         namespace=given.metadata.namespace or "default",

@@ -1,7 +1,7 @@
 """ConfigMaps and Secrets on the node's disk and in its memory: one file for each, replaced atomically.
 
 The command line writes them and the worker reads them, concurrently and without communicating. ConfigMaps are below the
-state directory, Secrets below a directory on a memory file system; both as `kubectl get -o json` shows them.
+state directory, Secrets below a directory on a memory file system; both have the form of `kubectl get -o json`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from syncpod.pod.wire import to_wire
 
 _DIRECTORIES: Final[dict[Kind, str]] = {"ConfigMap": "configmaps", "Secret": "secrets"}
 ABSENT: Final = "absent"
-"""The version of a cluster's object that does not exist there."""
+"""The version of an object that does not exist in the cluster."""
 _SUFFIX: Final = ".json"
 _LONG: Final = "~"
 """The suffix of the file's name if an object's name is too long for the usual suffix: a file name has at most 255
 bytes, an object's name up to 253."""
 _LONGEST_WITH_SUFFIX: Final = 255 - len(_SUFFIX)
 MOST_VALUES: Final = 10_000
-"""Maximum number of Secrets' values on a node, former values that containers received included. The worker searches all
-its output for each value, and a value takes about 4 KiB of the worker's memory."""
+"""Maximum number of Secrets' values on a node, including the former values that containers received. The worker
+searches all its output for each value, and a value takes about 4 KiB of the worker's memory."""
 _LEAST_BYTES: Final = 12
 """Minimum bytes of a value in a Secret's file, with its key."""
 _DRAFT: Final = ".draft"
@@ -46,8 +46,8 @@ _LOCK: Final = ".lock"
 
 
 _whys: Final[dict[tuple[Path, ObjectRef], str]] = {}
-"""The reason why each object of a cluster is not stored yet. The steps and the agent of a process have a store each,
-and share this."""
+"""The reason why an object of a cluster is not stored yet, by object. All stores of a process share this: its steps
+have one, and its agent has one."""
 
 
 class ObjectUnreadable(ValueError):
@@ -175,7 +175,7 @@ class ObjectStore:
     def get(self, ref: ObjectRef) -> ConfigMap | Secret | None:
         """Return the object, or None if it does not exist.
 
-        Raises ObjectUnreadable; it is an ObjectUnknown for an object of the cluster that is not stored yet.
+        Raises ObjectUnreadable, and ObjectUnknown for an object of the cluster that is not stored yet.
         """
         if not _is_name(ref):
             return None
@@ -190,7 +190,7 @@ class ObjectStore:
     def list(self, kind: Kind, namespace: str | None = None) -> tuple[ConfigMap | Secret, ...]:
         """Return all objects of a kind, in one namespace or all, sorted by namespace and name.
 
-        Those of the cluster are not among them. Raises ObjectUnreadable.
+        Objects of the cluster are not included. Raises ObjectUnreadable.
         """
         refs = sorted(ref for ref, _entry in self._entries(kind, ("",)) if namespace in (None, ref.namespace))
         found = (self.get(ref) for ref in refs)
@@ -215,7 +215,7 @@ class ObjectStore:
             return True
 
     def versions(self) -> dict[ObjectRef, str]:
-        """Return a version for each object, which changes with the object. No file is opened.
+        """Return a version of each object, which changes when the object does. No file is opened.
 
         Objects that the cluster lacks are among them, with the version `ABSENT`.
         """
@@ -224,8 +224,7 @@ class ObjectStore:
     def former(self) -> tuple[tuple[FormerSecret, Secret], ...]:
         """Return the former versions of changed and deleted Secrets that containers may have received.
 
-        Read the current Secrets first, and the former ones after them: so a value that changes in between is not
-        missed.
+        Read the current Secrets before the former ones, so that no value is missed that changes in between.
         """
         return tuple(former_secrets(self._roots["Secret"]))
 

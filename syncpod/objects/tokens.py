@@ -66,8 +66,8 @@ def token_needs(pod: Pod) -> Iterator[TokenNeed]:
 def kept_token(ref: ObjectRef, token: str, expires: datetime, before: ConfigMap | Secret | None) -> Secret:
     """Return the Secret in which a node stores a token; `before` is the Secret stored so far, None if there is none.
 
-    The previous token is stored too, since a program that has read it may still write it: its value stays hidden until
-    the next token replaces this one.
+    The previous token is stored too, since a program may still write it to its output: its value stays hidden until the
+    next token replaces this one.
     """
     data = {TOKEN_KEY: token.encode()}
     if before is not None and TOKEN_KEY in values(before):
@@ -78,7 +78,7 @@ def kept_token(ref: ObjectRef, token: str, expires: datetime, before: ConfigMap 
 
 
 def former_token(kept: ConfigMap | Secret) -> str:
-    """Return the token that this one replaced; "" = none."""
+    """Return the previous token in a kept token's Secret; "" = none."""
     return values(kept).get(_FORMER_KEY, b"").decode()
 
 

@@ -1,8 +1,8 @@
 """Serves the kubelet's podresources API on a unix socket, read-only.
 
-Mirrors pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go, v1.36. It answers as a kubelet without device
-plugins, whose CPU and memory managers have the policy `none`: with the names of pods and containers, and no exclusive
-resources.
+Mirrors pkg/kubelet/apis/podresources/server_v1.go and server_v1alpha1.go, v1.36. It answers like a kubelet without
+device plugins and with the policy `none` for CPU and memory: its answers have the names of pods and containers, and no
+exclusive resources.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The kubelet's Pods API: a node's pods, whole, for programs on its machine."""
+"""The kubelet's Pods API: the complete pods of a node, for programs on its machine."""

@@ -68,7 +68,7 @@ def _put(message: Message, field: FieldDescriptor, value: Any, path: str) -> Non
 
 
 def _set(message: Message, value: Any, path: str) -> None:
-    """Fill a message from its JSON, which is not an object for times, quantities and IntOrString.
+    """Fill a message from its JSON value, which is an object except for times, quantities and IntOrString.
 
     Raises TypeError, AttributeError, ValueError.
     """
@@ -91,7 +91,7 @@ def _set(message: Message, value: Any, path: str) -> None:
 
 @cache
 def _fields(kind: Descriptor) -> Mapping[str, tuple[str, FieldDescriptor]]:
-    """Return a message's fields by their JSON names, each with the name of the inlined message that has it, or ""."""
+    """Return a message's fields by their JSON names, each with the name of its inlined message, or ""."""
     found = {name: ("", field) for name, field in kind.fields_by_name.items() if name not in _INLINE}
     for inline in _INLINE:
         field = kind.fields_by_name.get(inline)

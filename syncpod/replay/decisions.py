@@ -43,14 +43,14 @@ _END_WORDS: Final[Mapping[str, str]] = {
     "cancel_workflow_execution": "end the workflow as cancelled",
     "continue_as_new_workflow_execution": "continue as new",
 }
-"""The last decision of a run, by the name that Temporal gives the command."""
+"""Words for the last decision of a run, by Temporal's name of its command."""
 _OTHER_WORDS: Final[Mapping[str, str]] = {
     "cancel_timer": "end a wait early",
     "request_cancel_activity": "cancel a step",
     "upsert_workflow_search_attributes": "change the search attributes",
     "modify_workflow_properties": "change the memo",
 }
-"""Commands that are not decisions, by the name that Temporal gives the command."""
+"""Words for commands that are not decisions, by Temporal's name of the command."""
 
 
 def completed_tasks(events: Sequence[HistoryEvent]) -> list[int]:
@@ -79,7 +79,7 @@ def recorded(events: Sequence[HistoryEvent], input_of: InputOf) -> list[Decided]
 
 
 def others(events: Sequence[HistoryEvent]) -> list[Decided]:
-    """Return the commands in a history that are no decision of their own, in order."""
+    """Return the commands in a history that do not count as decisions, in order."""
     found = []
     for event in events:
         kind = event.WhichOneof("attributes") or ""
@@ -92,7 +92,7 @@ def others(events: Sequence[HistoryEvent]) -> list[Decided]:
 class Watching(WorkflowRunner):
     """A workflow runner that records the decisions of the run.
 
-    It also gives the run the task queue of its history: the replayer's own queue names no node.
+    It also gives the run the task queue in its history, since the replayer's own queue names no node.
     """
 
     def __init__(self, runner: WorkflowRunner, task_queue: str, tasks: Sequence[int], input_of: InputOf) -> None:
@@ -102,7 +102,7 @@ class Watching(WorkflowRunner):
         self.failed: Decided | None = None
         """The failure of a workflow task in the workflow's own code, which ends the replay; None = none failed."""
         self.others: list[Decided] = []
-        """Commands that are no decision of their own."""
+        """Commands that do not count as decisions."""
 
     @property
     def decisions(self) -> list[Decided]:
@@ -118,7 +118,7 @@ class Watching(WorkflowRunner):
         self._runner.set_worker_level_failure_exception_types(types)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Return the runner's instance, wrapped so that each activation's commands are recorded."""
+        """Return the runner's instance, wrapped to record the commands of each activation."""
         self._taken, self.others = {}, []
         instance = self._runner.create_instance(replace(det, info=replace(det.info, task_queue=self._task_queue)))
         activate = instance.activate

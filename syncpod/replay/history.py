@@ -36,7 +36,7 @@ class NoHistory(ValueError):
 def read_history(text: bytes) -> WorkflowHistory:
     """Return the history of a run. Raises NoHistory for any other text, and for a history without its first events."""
     try:
-        # The server's own JSON names each kind of event; any other shape fails in one of these ways.
+        # In the server's JSON each event names its kind; any other form fails in one of these ways.
         history = WorkflowHistory.from_json("", text.decode())
     except (ParseError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise NoHistory(_SHOULD_BE) from None

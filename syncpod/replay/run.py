@@ -1,4 +1,4 @@
-"""Replays one run as its node's worker would: payloads verified and decrypted, the same interceptors and runner."""
+"""Replays one run as its node's worker would: verifies and decrypts payloads, with its interceptors and runner."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Replayed:
 async def replayed(history: WorkflowHistory, keys: Keys | None, namespace: str) -> Replayed:
     """Replay a run against this tree.
 
-    `keys` are the node's, None if it has none; `namespace` is Temporal's, for which commands are signed. Raises
-    NoHistory if this tree no longer supports the history's version of decisions, or if the history was signed or
-    encrypted with other keys.
+    `keys` are the node's, None if it has none. Commands are signed for Temporal's `namespace`. Raises NoHistory if this
+    tree no longer supports the history's version of decisions, or if the history was signed or encrypted with other
+    keys.
     """
     events = checked(history).events
     started = events[0].workflow_execution_started_event_attributes
@@ -118,9 +118,9 @@ def _noticed(failure: str, watching: Watching, then: Sequence[Decided]) -> Diffe
 
 
 async def _keys_of(history: WorkflowHistory, keys: Keys | None, namespace: str, workflow_id: str) -> Keys | None:
-    """Return the keys that the run's worker had; None if it had none. Raises NoHistory if they are not among ours.
+    """Return the keys that the run's worker had; None if it had none. Raises NoHistory if they are not in `keys`.
 
-    A run that began without a signature and took steps belongs to a node without keys.
+    If a run began without a signature and took steps, its node has no keys.
     """
     payloads = list(history.events[0].workflow_execution_started_event_attributes.input.payloads)
     is_coded = any(SIGNATURE in each.metadata or is_encrypted(each.metadata) for each in payloads)

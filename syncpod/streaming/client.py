@@ -21,7 +21,7 @@ class ClientSession(SpdySession):
     def __init__(self, wire: Wire) -> None:
         super().__init__(wire)
         self._opening: dict[int, asyncio.Future[None]] = {}
-        """By id: the streams that wait until the server accepts or refuses them."""
+        """By id: streams that the server has neither accepted nor refused so far."""
         self._ended = False
         self._next_id = 1
         self._next_ping = 1

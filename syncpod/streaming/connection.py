@@ -21,7 +21,10 @@ ANSWER_SECONDS: Final = 30.0
 
 
 class UpgradeRefused(Exception):
-    """The server does not upgrade to SPDY, or there is no server; the text is the server's or the system's."""
+    """The server does not upgrade to SPDY, or there is no server.
+
+    The text is that of the server's answer or of the system's error.
+    """
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,15 @@ class UpgradeAnswer:
 
 
 def requested(url: SplitResult) -> str:
-    """Return a URL's path and query, as a request has them."""
+    """Return a URL's path and query for a request line."""
     return f"{url.path or '/'}{'?' + url.query if url.query else ''}"
 
 
 class Connection:
     """A TCP connection (a `Wire`).
 
-    Unlike `asyncio`'s streams, it still reads after the peer has stopped reading: a command may end before it has read
-    its input, and its output must not be lost.
+    Unlike `asyncio`'s streams, it still reads after the peer has stopped reading. So no output is lost of a command
+    that ends before it has read its input.
     """
 
     def __init__(self, connected: socket.socket) -> None:
@@ -81,8 +84,8 @@ class Connection:
     async def ask(cls, url: str, head: Sequence[str]) -> tuple[Self, UpgradeAnswer]:
         """Connect to the URL that a runtime returned, send the lines of a request, and return its answer.
 
-        If the answer is 101, the connection belongs to the new protocol. Plain HTTP only: a runtime's streaming server
-        is on this machine. Raises UpgradeRefused.
+        If the answer is 101, the connection belongs to the new protocol. Only plain HTTP is supported: a runtime's
+        streaming server is on this machine. Raises UpgradeRefused.
         """
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
@@ -150,7 +153,7 @@ class Connection:
     async def write(self, data: bytes) -> None:
         """Send, waiting while the server does not read. Raises ConnectionError once the server accepts nothing more.
 
-        If a call is cancelled, the next one sends the rest of its data first, so that frames stay whole.
+        After a cancelled call, the next call first sends the rest of its data, so that frames stay whole.
         """
         self._unsent += data
         async with self._sending:
@@ -168,7 +171,7 @@ class Connection:
 
 
 async def _connected(host: str, port: int) -> socket.socket:
-    """Return a non-blocking socket, connected to the first address of the host that answers. Raises OSError."""
+    """Return a non-blocking socket that is connected to the host's first address that answers. Raises OSError."""
     loop = asyncio.get_running_loop()
     problem = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):

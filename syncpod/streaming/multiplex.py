@@ -2,8 +2,8 @@
 
 A frame has one byte for its kind, four bytes for the length of its content, and the content. Kinds below
 :data:`MESSAGE` are streams; an empty frame ends a stream. Each end reads all frames as they arrive, even if nobody
-reads the streams, and so notices at once that the connection has ended. A window limits the bytes that are held: an end
-sends at most :data:`WINDOW_BYTES` that the other end has not passed on yet.
+reads the streams, and so notices at once that the connection has ended. A window limits the held bytes: an end sends at
+most :data:`WINDOW_BYTES` more than the other end has passed on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from syncpod.streaming.pipe import Pipe
 MESSAGE: Final = 8
 """The kind of a message."""
 _PASSED: Final = 9
-"""The kind of a frame that reports a number of bytes as passed on: the other end may send as many more."""
+"""The kind of a frame that reports a number of bytes as passed on, so that the other end may send as many more."""
 _PING: Final = 10
 _HEAD_BYTES: Final = 5
 _BLOCK: Final = 32 * 1024
@@ -26,7 +26,7 @@ _BLOCK: Final = 32 * 1024
 FRAME_BYTES: Final = 256 * 1024
 WINDOW_BYTES: Final = 512 * 1024
 _MESSAGES: Final = 256
-"""Maximum number of messages that wait to be read; a peer that sends more is not one of ours."""
+"""Maximum number of messages that wait to be read. Our own peers never send more."""
 PING_SECONDS: Final = 15.0
 SILENCE_SECONDS: Final = 60.0
 """Seconds without a frame, not even a ping, after which the connection counts as ended."""
@@ -53,7 +53,7 @@ class Multiplex:
         """True once the connection has ended."""
 
     async def run(self) -> None:
-        """Handle frames until the connection has ended, or an invalid one comes; then all streams have ended."""
+        """Handle frames until the connection has ended, or an invalid frame comes; then all streams have ended."""
         pinging = asyncio.create_task(self._ping())
         try:
             while True:
@@ -140,7 +140,7 @@ class Multiplex:
         try:
             self._writer.write(bytes([kind]) + len(data).to_bytes(4) + data)
             await self._writer.drain()
-        except (OSError, RuntimeError) as error:  # asyncio's TLS raises either once the connection is closed
+        except (OSError, RuntimeError) as error:  # asyncio's TLS raises one of both once the connection is closed
             raise PeerGone("the other end is gone") from error
 
     async def _ping(self) -> None:
@@ -153,7 +153,10 @@ class Multiplex:
 
 
 class Window:
-    """A flow-control window: a number of bytes that is used up and given back. All methods belong to one event loop."""
+    """A flow-control window: a number of bytes that are used up and given back.
+
+    All methods belong to one event loop.
+    """
 
     def __init__(self, size: int) -> None:
         self._left = size

@@ -12,8 +12,8 @@ LIMIT: Final = 256 * 1024
 class Pipe:
     """Holds a peer's data until it is read.
 
-    `put` never waits, so that the code that handles a frame can finish; the writer then waits for `space`. So at most
-    `limit` bytes and one chunk are held.
+    `put` never waits, so that the handling of a frame can finish; the writer waits for `space` afterwards. So at most
+    `limit` bytes and one more chunk are held.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -46,7 +46,7 @@ class Pipe:
         self._readable.set()
 
     def discard(self) -> None:
-        """Drop the held data and everything that arrives: there is no reader any more."""
+        """Drop the held data and all data that still arrives: nobody reads any more."""
         self._chunks.clear()
         self._size = 0
         self._writable.set()

@@ -1,6 +1,6 @@
 """Waits until a file descriptor of any kind can be read or written, even if other processes share it.
 
-The descriptor is not set to non-blocking: a terminal or a pipe is often shared with the shell, which would break.
+The descriptor is not set to non-blocking: this would break a shell that shares the terminal or the pipe.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def readable(descriptor: int) -> None:
 
 
 async def writable(descriptor: int) -> None:
-    """Wait until a small write, which a pipe takes whole, would not block. Returns at once for a regular file."""
+    """Wait until a small write, which a pipe takes as a whole, would not block. Returns at once for a regular file."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_writer(descriptor, ready.set)

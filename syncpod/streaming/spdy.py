@@ -34,7 +34,7 @@ class Wire(Protocol):
     async def write(self, data: bytes) -> None:
         """Send, waiting while the peer does not read. Raises ConnectionError once the connection has ended.
 
-        Concurrent calls are sent in their order, each one whole.
+        The data of concurrent calls is sent in the order of the calls, each as a whole.
         """
 
 
@@ -45,8 +45,8 @@ class StreamReset(ConnectionError):
 class SpdyStream:
     """One stream: the data from the peer, and the data to it.
 
-    If one stream is not read, all of them stall: the peer's library has no flow-control windows, so the connection's
-    own backpressure is all there is.
+    If one stream is not read, all of them stall: the peer's library has no flow-control windows, so only the connection
+    itself has backpressure.
     """
 
     def __init__(self, session: SpdySession, stream_id: int, headers: Mapping[str, str]) -> None:
@@ -97,7 +97,7 @@ class SpdyStream:
 
 
 class SpdySession:
-    """Reads frames and passes their contents to their streams: the common part of both sides."""
+    """The common part of both sides: reads frames, and passes their contents to their streams."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

@@ -1,4 +1,4 @@
-"""SPDY/3.1 frames, without I/O: bytes to frames and frames to bytes, as Kubernetes' clients use them.
+"""Converts bytes to SPDY/3.1 frames and frames to bytes, as Kubernetes' clients use them. Without I/O.
 
 All numbers are big-endian. A control frame begins with a set bit, 15 bits of version and 16 of type, 8 of flags and
 24 of length; a data frame with a clear bit, 31 bits of stream id, 8 of flags and 24 of length. Headers are compressed
@@ -124,7 +124,7 @@ class GoAway:
 
 @dataclass(frozen=True)
 class Data:
-    """A part of a data frame, as it arrived: a frame may be 16 MiB long, and is not buffered."""
+    """A part of a data frame, as it arrived. Frames are not buffered, since one may be 16 MiB long."""
 
     stream_id: int
     data: bytes
@@ -138,8 +138,8 @@ Frame = SynStream | SynReply | RstStream | Ping | GoAway | Data
 class Decoder:
     """Parses the bytes of one connection into frames.
 
-    Window updates and settings are ignored: spdystream, the library on the other side, neither sends nor obeys them, so
-    waiting for them would never end. Backpressure is TCP's.
+    Window updates and settings are ignored: spdystream, the library on the other side, neither sends nor obeys them. So
+    only TCP has backpressure.
     """
 
     def __init__(self) -> None:
@@ -208,7 +208,7 @@ class Decoder:
                 (stream_id,) = struct.unpack_from(">I", payload)
                 self._header_block(payload[4:])
                 return SynReply(stream_id & 0x7FFFFFFF)
-            case FrameType.HEADERS:  # unused, but decompressing it keeps the compressor state in step
+            case FrameType.HEADERS:  # unused, but must be decompressed to keep the compressor's state in step
                 self._header_block(payload[4:])
         return None
 
@@ -265,7 +265,7 @@ class Encoder:
         return _control_frame(FrameType.PING, struct.pack(">I", ping_id))
 
     def no_settings(self) -> bytes:
-        """Return an empty SETTINGS frame: it keeps a connection alive and, unlike a ping, needs no answer."""
+        """Return an empty SETTINGS frame. It keeps a connection alive and, unlike a ping, needs no answer."""
         return _control_frame(FrameType.SETTINGS, struct.pack(">I", 0))
 
     def go_away(self, last_stream_id: int, status: GoAwayStatus) -> bytes:

@@ -42,8 +42,8 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
 
     New directories get the volume's permissions. If the node may mount, the part is bound at `place`, replacing any
     earlier part there, and the path is `place`. Otherwise the path is the part's own, with symlinks resolved. A
-    container that shares the volume could still change that path before the runtime mounts it, so this is only for a
-    runtime that has no more permissions than this process.
+    container that shares the volume could still change that path before the runtime mounts it. So the node must be able
+    to mount, or the runtime may have no more permissions than this process.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
     if, on the node, it leads back into the volume. Raises :class:`SubPathRefused`, whose cause is the error in detail.
@@ -61,10 +61,10 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
 
 
 def clear_sub_paths(directory: Path, container: str | None = None) -> None:
-    """Unmount the parts that were bound for a container, or for all containers of a pod, below ``volume-subpaths``.
+    """Unmount the parts that are bound for one container of a pod, or for all, below its ``volume-subpaths``.
 
-    Call it for a container before its next instance, and for a pod when it has no containers left. Nothing in a volume
-    is touched: only empty directories and the files that served as mount points are removed. Raises OSError.
+    Call it for a container before its next instance, and for a pod when it has no containers left. Only empty
+    directories and the mount points themselves are removed, and nothing in a volume. Raises OSError.
     """
     for volume in _entries(directory):
         for owner in _entries(volume):
@@ -78,7 +78,7 @@ def clear_sub_paths(directory: Path, container: str | None = None) -> None:
 
 
 def _open(sub_path: SubPath) -> int:
-    """Open the part, making it first where it is missing, and return its descriptor."""
+    """Open the part, after making its missing directories, and return its descriptor."""
     try:
         root = open_directory(sub_path.root)
     except OSError as error:
@@ -112,7 +112,7 @@ def _bind(opened: int, place: Path) -> None:
     if stat.S_ISDIR(os.fstat(opened).st_mode):
         place.mkdir(mode=_OURS)
     else:
-        # An empty file can be the mount point of anything but a directory, such as a socket or a device.
+        # An empty file can be the mount point of everything but a directory: also of a socket or a device.
         os.close(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OURS_FILE))
     bind(opened, place)
 

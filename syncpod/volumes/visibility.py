@@ -1,8 +1,8 @@
 """Checks whether this process's mounts and files are visible to a runtime, and shares the mounts of volumes.
 
-Directly on a machine they are visible. A worker in a container has its own mount namespace: its mounts are visible
-outside only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead to the container's
-own files.
+They are visible if the worker runs directly on the machine. A worker in a container has its own mount namespace: its
+mounts are visible outside only if the mount above them is shared (docker's `propagation: rshared`), and a path may lead
+to the container's own files.
 
 A runtime propagates mounts (mountPropagation) only in a volume that lies on a shared mount. If the node's directory is
 not on one, the volume is bound to itself, and so becomes a mount of its own.
@@ -45,8 +45,8 @@ def mounts_reach(other: int, place: Path) -> bool:
 def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> bool:
     """Return whether later mounts below an absolute path propagate from this process to another.
 
-    `own` and `theirs` are the mounts of the two processes. Mounts propagate if the mount that holds the path is shared
-    and the other process has a peer or a slave of it. If `theirs` is empty, a shared mount of ours is enough.
+    `own` and `theirs` are the mounts of the two processes. Mounts propagate if the mount of the path is shared, and the
+    other process has a peer or a slave of that mount. If `theirs` is empty, a shared mount in `own` is enough.
     """
     holding = mount_of(own, place)
     tags = holding.propagation if holding is not None else ()
@@ -60,8 +60,8 @@ def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> 
 def has_no_more_rights(other: int) -> bool:
     """Return whether the process with this pid has no more rights than this one: the same user, no more capabilities.
 
-    Capabilities in a user namespace of its own, as a rootless runtime has, do not count. False if that is not known.
-    Raises nothing.
+    Capabilities count only in this process's user namespace: a rootless runtime has its own. False if that is not
+    known. Raises nothing.
     """
     try:
         if Path(f"/proc/{other}").stat().st_uid != os.geteuid():
@@ -97,8 +97,8 @@ def share_volume(place: Path) -> None:
 def stop_sharing(volumes: Path) -> None:
     """Unmount the volumes of a pod that are bound to themselves, and nothing else; safe to repeat.
 
-    `volumes` has a directory for each plugin. A volume that has a mount inside stays, and so does that mount: a
-    container that propagates its mounts may have left it there. Blocks. Raises OSError.
+    `volumes` has a directory for each plugin. A volume with a mount inside stays mounted, and so does that inner mount,
+    which a container may have propagated. Blocks. Raises OSError.
     """
     for place in sorted(volumes.glob("*/*")):
         if mounting.is_mount(place) and mounting.is_bound_to_itself(place) and not mounting.mounts_below(place):

@@ -10,7 +10,7 @@
         key -> ..data/key                              a path that readers open
         directory -> ..data/directory
 
-Readers of the links see either the old set or the new one, also after a crash at any point. The next write removes the
+Readers of the links see either the old set or the new one, even after a crash at any point. The next write removes the
 leftovers of a crash.
 """
 
@@ -37,10 +37,10 @@ _NANOSECONDS = 1_000_000_000
 def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lambda: None) -> bool:
     """Make the volume, an existing directory, show exactly these files; return whether anything changed.
 
-    Files get their mode independently of the umask. `before_shown` is called after a new set is written and before it
-    is shown, to change the files' owners. If the volume shows these bytes already, nothing is written and modes stay:
-    they may have been widened for a group. One writer at a time. Blocks. Raises OSError; the old set is then still
-    shown.
+    Files get their mode independently of the umask. `before_shown` changes the files' owners; it is called after a new
+    set is written and before it is shown. If the volume shows these bytes already, nothing is written, and modes stay,
+    since they may have been widened for a group. Only one writer may work at a time. Blocks. Raises OSError; the old
+    set is then still shown.
     """
     shown = _shown(volume)
     changed = shown is None or not _holds(volume / shown, payload)
@@ -50,7 +50,7 @@ def write(volume: Path, payload: Payload, before_shown: Callable[[], None] = lam
         _show(volume, fresh)
         shown = fresh
     wanted = {path.partition("/")[0] for path in payload}
-    # After the set is shown, so that every link leads somewhere.
+    # Links are made after the set is shown, so that every link leads somewhere.
     for name in sorted(wanted):
         _link(volume, name)
     _clear_away(volume, wanted, shown)
@@ -88,7 +88,7 @@ def _sizes(directory: Path, above: str) -> Iterator[tuple[str, int]]:
 
 
 def _make_set(volume: Path, payload: Payload) -> str:
-    """Write a new set of files, which no link leads to yet, and return its name."""
+    """Write a new set of files, to which no link leads yet, and return its name."""
     directory = _make_directory(volume)
     for path, file in payload.items():
         above = directory
@@ -106,8 +106,8 @@ def _make_set(volume: Path, payload: Payload) -> str:
 def _mode(opened: int, file: PayloadFile) -> int:
     """Give a file to its user, if it has one, and return its mode.
 
-    A worker that may not change owners lets all users read the file, as for a pod that names no user. (The kubelet,
-    which is root, only logs such a failure.)
+    If the worker may not change owners, all users may read the file, as in a pod that names no user. (The kubelet only
+    logs the failure.)
     """
     if file.owner is not None:
         try:
@@ -140,8 +140,8 @@ def _show(volume: Path, fresh: str) -> None:
 def _link(volume: Path, name: str) -> None:
     """Make a link that leads into the shown set, through ``..data``.
 
-    A directory of that name stays, since another volume is mounted in it. Raises FileExistsError if something else has
-    the name.
+    If a directory has the link's name, it stays: another volume is mounted there. Raises FileExistsError if anything
+    else has it.
     """
     link, target = volume / name, f"{DATA}/{name}"
     if link.is_dir() and not link.is_symlink():
