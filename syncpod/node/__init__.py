@@ -1,1 +1,1 @@
-"""A node's own state: its machine's facts, and its pods' directories, volumes, cgroups, records and listings."""
+"""A node's own state: facts of its machine, and its pods' directories, volumes, cgroups, records and listings."""

@@ -15,7 +15,8 @@ class Announced:
     """The runtime's events about one container since its listener was registered."""
 
     anything: bool = False
-    """True after the first event. An event about the end is then expected too, but some runtimes leave events out."""
+    """True after the first event. Then an event about the end is likely to follow, but some runtimes leave events
+    out."""
     end: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the runtime has reported the container's end."""
 

@@ -1,12 +1,12 @@
 """Refuses a second use of a signed start: a start may begin only one run, and no run if its workflow has a newer start.
 
 A signature proves who wrote a start, but not when it is used. Anybody who can read a history could start the workflow
-again with a copy of an earlier input, although the pod has been deleted or changed since. So the node records which
-start began each run. A copy is refused before its run has read anything, and again at each replay of that run. A new
-start is accepted if it was signed after the newest recorded start of its workflow.
+again with a copy of an earlier input, even after the pod has been deleted or changed. So the node records the start of
+each run. A copy is refused before its run has read anything, and again at each replay of that run. A new start is
+accepted if it was signed after the newest recorded start of its workflow.
 
-The file ``begun`` in the state directory has one line for each run, oldest first. When it has twice as many lines as
-are kept, it is rewritten with the newest runs of each workflow.
+The file ``begun`` in the state directory has one line for each run, oldest first. When it has twice its normal number
+of lines, it is rewritten with the newest runs of each workflow.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from syncpod.kernel.atomic_file import replace_file
 
 FILE_NAME: Final = "begun"
 RUNS_KEPT: Final = 20
-"""Maximum number of recorded runs of one workflow. Older runs cannot be replayed any more, for example for a query.
-Some pods continue as new each hour."""
+"""Maximum number of recorded runs of one workflow; some pods continue as new each hour. Older runs cannot be replayed
+any more, for example for a query."""
 WORKFLOWS_KEPT: Final = 10_000
 """Maximum number of recorded workflows. Starts of a dropped workflow are compared with the newest start of all dropped
 workflows."""
@@ -69,9 +69,10 @@ class BegunRuns:
             self._rewrite()
 
     def refusal(self, workflow_id: str, run_id: str, number: int) -> str:
-        """Return why a run must not begin with a start of this number. If it may, record the start and return "".
+        """Return why a run must not begin with the start of this number.
 
-        A later call for this run returns the same result, as long as the run can be replayed. Raises OSError.
+        If it may begin, record the start and return "". A later call for this run returns the same result, as long as
+        the run can be replayed. Raises OSError.
         """
         with self._lock:
             runs = self._runs.get(workflow_id, OrderedDict())

@@ -22,7 +22,7 @@ PIDS: Final = "pid"
 _SETTABLE: Final = ("cpu", "memory", "ephemeral-storage", PODS)
 _RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", PIDS)
 _KEPT_FREE: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
-"""By eviction signal: the resource of the signal. Pods cannot request the amount that its hard threshold keeps free."""
+"""By eviction signal: its resource. Pods cannot request the amount that the signal's hard threshold keeps free."""
 
 
 class CapacityInvalid(ValueError):
@@ -49,11 +49,10 @@ def read_capacity(
     thresholds: Iterable[Threshold] = (),
     root: Path = Path("/"),
 ) -> NodeAmounts:
-    """Return the machine's resources; ``overrides`` replace measured amounts. Blocks.
+    """Return the node's resources: the machine's, or ``overrides`` in place of measured amounts. Blocks.
 
-    Ephemeral storage is the file system of ``state_dir``, which must exist. Memory that is set aside for huge pages is
-    not part of the memory that pods can request. Raises OSError, and CapacityInvalid if more is reserved than the
-    machine has.
+    Ephemeral storage is the file system of ``state_dir``, which must exist. Pods cannot request memory that is set
+    aside for huge pages. Raises OSError, and CapacityInvalid if more is reserved than the machine has.
     """
     pages = _huge_pages(root / "sys/kernel/mm/hugepages")
     disk = os.statvfs(state_dir)
@@ -72,7 +71,7 @@ def read_capacity(
 
 
 def _less(amounts: Capacity, kept: Mapping[str, int], reserved: Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts minus those that are kept free or reserved. Raises CapacityInvalid if one is negative."""
+    """Return the amounts minus those that are kept free or reserved. Raises CapacityInvalid for a negative result."""
     left = {name: amount - kept.get(name, 0) - reserved.get(name, 0) for name, amount in amounts.items()}
     for name, amount in left.items():
         if amount < 0:

@@ -30,9 +30,9 @@ def populated(node: NodeContext, uid: str, ids: Collection[str], *, mountinfo: P
 def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: Path = MOUNTINFO) -> int:
     """Return the pid of a container's first process; 0 if the runtime has not made it yet. Blocks.
 
-    That process has pid 1 in the container's own pid namespace; a container that shares a pid namespace has no such
-    process. The process may still wait for its release to run the container's command, and may have ended already.
-    Raises :class:`~syncpod.translation.paths.UnsafeName`, OSError.
+    This is pid 1 of the container's own pid namespace; a container that shares a pid namespace has none. The process
+    may not run the container's command yet, and may have ended already. Raises
+    :class:`~syncpod.translation.paths.UnsafeName`, OSError.
     """
     for directory in _directories(node, uid, mountinfo):
         for cgroup in directory.glob("*/"):
@@ -46,7 +46,7 @@ def first_process(node: NodeContext, uid: str, container_id: str, *, mountinfo: 
 def kill_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> tuple[int, ...]:
     """SIGKILL all processes in the pod's cgroup, and return them. Safe to repeat; blocks.
 
-    Only for a pod without containers and sandboxes: the runtime has lost track of the processes that are left. Mirrors
+    Only for a pod without containers and sandboxes, of whose remaining processes the runtime has lost track. Mirrors
     cm/pod_container_manager_linux.go, v1.36, tryKillingCgroupProcesses. Difference: each process is held by a pidfd
     while the cgroup is read again, so another process with a reused pid is never killed. Raises
     :class:`~syncpod.translation.paths.UnsafeName`, OSError.
@@ -68,8 +68,9 @@ def count_processes(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO)
 def remove_pod_cgroup(node: NodeContext, uid: str, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the pod's cgroup, and those in it, from every hierarchy that is mounted. Safe to repeat; blocks.
 
-    Only for a pod without sandboxes. Cgroups are removed by rmdir, from the bottom up, which the kernel refuses while a
-    process is in one. The tiers and the parent of all pods stay. Raises :class:`~syncpod.kernel.cgroupfs.CgroupBusy`.
+    Only for a pod without sandboxes. Cgroups are removed by rmdir, from the bottom up; the kernel refuses to remove one
+    that holds a process. The tiers and the parent of all pods stay. Raises
+    :class:`~syncpod.kernel.cgroupfs.CgroupBusy`.
     """
     for directory in _directories(node, uid, mountinfo):
         remove_tree(directory)

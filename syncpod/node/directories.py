@@ -1,7 +1,7 @@
 """The directories and files that a pod needs before its sandbox, and each container before its creation.
 
-They are first planned as values, and then made. Making and removing block (a hostPath may be on a network file system
-that hangs), so call them in a thread. Everything is safe to repeat.
+They are first planned as values, and then made. The functions that make and remove them block, even for ever if a
+hostPath is on a hanging file system, so call these in a thread. Everything is safe to repeat.
 """
 
 import contextlib
@@ -160,7 +160,7 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
         return
     of_node = hosts_of_node.read_text(errors="surrogateescape") if plan.pod.spec.host_network else ""
     text = hosts_file(plan.pod, plan.pod_ips, of_node, plan.cluster_domain).encode(errors="surrogateescape")
-    # Written in place, because running containers have this very file mounted.
+    # The file is written in place, because running containers have this very file mounted.
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(plan.etc_hosts, flags, _HOSTS_FILE), "wb") as file:
         os.fchmod(file.fileno(), _HOSTS_FILE)
@@ -172,8 +172,8 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
 
     Blocks; safe to repeat.
 
-    Only for a pod without containers. Its mounts are unmounted first; hostPaths are not touched. The pod's record is
-    removed last: after a crash halfway, the record shows which pod the remaining files belong to. Raises
+    Use it only for a pod without containers. The pod's mounts are unmounted first; hostPaths are not touched. The pod's
+    record is removed last: after a crash halfway, the record shows which pod the remaining files belong to. Raises
     :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
@@ -195,7 +195,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
 def remove_pod_volumes(node: NodeContext, uid: str) -> None:
     """Remove the pod's volumes, on disk and in memory, and nothing else. Blocks; safe to repeat.
 
-    Only for a pod without containers, which will never run again. Raises as `remove_pod_directories`.
+    Use it only for a pod without containers, which will never run again. Raises the errors of `remove_pod_directories`.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), alone(pod_directory(node, uid)):
         _remove_volumes(node, uid)
@@ -226,7 +226,7 @@ def _require_unpublished(directory: Path) -> None:
 
 
 def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterator[Directory]:
-    """Yield the directories above volumes, each once: the pod's own in memory, and the plugins'."""
+    """Yield the directories above the volumes, each once: the pod's directory in memory, and those of the plugins."""
     listed: set[Path] = set()
     for volume in volumes:
         if volume.path is None:
@@ -241,7 +241,7 @@ def _directories_of(volumes: tuple[PodVolume, ...], node: NodeContext) -> Iterat
 
 
 def _nested(innermost: Path, modes: list[int], listed: set[Path]) -> Iterator[Directory]:
-    """Yield a directory and its parents, one for each mode, outermost first; skip those in `listed`."""
+    """Yield a directory and as many parents as there are modes, outermost first; skip those in `listed`."""
     paths = (innermost, *innermost.parents)[: len(modes)]
     for path, mode in zip(reversed(paths), modes, strict=True):
         if path not in listed:
@@ -250,11 +250,11 @@ def _nested(innermost: Path, modes: list[int], listed: set[Path]) -> Iterator[Di
 
 
 def _make(directory: Directory) -> None:
-    """Make one directory of ours unless it exists; an existing file there must be a directory and not a symlink.
+    """Make one directory of ours, unless it exists. Anything else in its place, even a symlink, is an error.
 
-    No symlink is followed beneath the trusted part, and permissions are set on the opened directory, not on its path: a
-    pod that mounts the node's log directory may replace any name in it, at any moment, by a link to a directory of
-    root's.
+    No symlink is followed beneath the trusted part, and permissions are set on the opened directory, not on its path:
+    at any moment, a pod that mounts the node's log directory may replace a name in it by a link to one of root's
+    directories.
     """
     if directory.trusted is None and _is_made(directory):
         return

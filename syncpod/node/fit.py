@@ -1,4 +1,4 @@
-"""Decides whether a node has room for one more pod: compares its requests and host ports with those of the other pods.
+"""Decides whether a node has room for one more pod, from the requests and host ports of all its pods.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources/fit.go and nodeports/node_ports.go, v1.36, as the kubelet calls
 them (lifecycle/predicate.go). Differences: ``pods`` counts only if the node has a limit for it; taints are ignored,
@@ -21,12 +21,12 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 _PORTS = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
 
 Capacity = Mapping[str, int]
-"""The resources of a node for pods: cpu in millicores, everything else in its own unit. A resource that is not named is
-unlimited, except huge pages: a size that is not named does not exist on the machine."""
+"""The resources of a node for pods: cpu in millicores, everything else in its own unit. A missing resource is
+unlimited; a missing size of huge pages does not exist on the machine."""
 
 
 class Refusal(NamedTuple):
-    """Why a node does not admit a pod: the kubelet's reason and message."""
+    """The refusal of a pod by its node: the kubelet's reason and message."""
 
     reason: str
     message: str
@@ -40,11 +40,11 @@ class Demand:
     """Requests with overhead, as in :data:`Capacity`."""
     ports: tuple[HostPort, ...] = ()
     burstable: bool = False
-    """Its CPU request counts towards the weight of the burstable tier."""
+    """True if the pod's CPU request counts towards the weight of the burstable tier."""
 
     @property
     def burstable_milli_cpu(self) -> int:
-        """The millicores that the pod adds to the weight of the burstable tier; 0 if it is of another class."""
+        """The millicores that the pod adds to the weight of the burstable tier; 0 for a pod of another class."""
         return self.amounts.get("cpu", 0) if self.burstable else 0
 
 
@@ -114,7 +114,7 @@ def refusal_of_resize(demand: Demand, others: Taken, capacity: Capacity) -> tupl
 
 
 def rank_of_resize(pod: Pod) -> tuple[int, bool]:
-    """Return the sort key of pods that wait for room: by priority, then guaranteed pods before the others.
+    """Return the sort key of a pod that waits for room: higher priorities first, and then guaranteed pods.
 
     Mirrors allocation_manager.go, v1.36, sortPendingResizes.
     """

@@ -38,7 +38,7 @@ def read_host(root: Path = Path("/")) -> Host:
 
 
 def require_own_addresses(addresses: Iterable[str]) -> None:
-    """Raise OSError, with the address as its file name, for an address that no interface of this machine has."""
+    """Raise OSError for an address that no interface of this machine has; its file name is that address."""
     for address in addresses:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
@@ -48,7 +48,7 @@ def require_own_addresses(addresses: Iterable[str]) -> None:
 
 
 def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeContext:
-    """Return the node with the host's present resolver: as in the kubelet, each sandbox gets the current one.
+    """Return the node with the host's present resolver. Each sandbox gets the current one, as in the kubelet.
 
     Raises :class:`SandboxConfigError` if resolv.conf cannot be read or parsed.
     """
@@ -60,7 +60,7 @@ def with_current_resolver(node: NodeContext, root: Path = Path("/")) -> NodeCont
 
 
 def read_resolver(root: Path = Path("/")) -> Resolver:
-    """Return the resolver of /etc/resolv.conf, or of resolved's own file if /etc/resolv.conf only names its stub.
+    """Return the resolver in /etc/resolv.conf, or in systemd-resolved's own file if the former only names its stub.
 
     A host without the file has an empty resolver. Raises OSError, ValueError.
     """
@@ -107,7 +107,7 @@ def _has_hugetlb(root: Path, unified: bool) -> bool:
 
 
 def _swap_file(root: Path, unified: bool) -> Path:
-    """Return a file that exists only if swap is accounted (swapControllerAvailable, v1.36)."""
+    """Return a file that exists only if the kernel accounts for swap (swapControllerAvailable, v1.36)."""
     if not unified:
         return root / "sys/fs/cgroup/memory/memory.memsw.limit_in_bytes"
     # The root cgroup has no such file, so look in our own cgroup.

@@ -14,10 +14,11 @@ log = logging.getLogger("syncpod.images")
 
 
 class NodeCredentials:
-    """Reads the file whenever it has changed. Differences: only the named file counts, and a change counts at once.
+    """Reads the credentials whenever their file has changed.
 
-    The kubelet searches its own directory and its user's home, and caches the result for five minutes. As in the
-    kubelet, only `auths` counts: credential helpers and stores are not used.
+    Differences: only the named file counts, and a change counts at once. The kubelet searches its own directory and its
+    user's home, and caches the result for five minutes. As in the kubelet, only `auths` counts: credential helpers and
+    stores are not used.
     """
 
     def __init__(self, path: Path | None) -> None:

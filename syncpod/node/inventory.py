@@ -1,4 +1,4 @@
-"""Lists everything with the node's label in its runtime: pods, orphans included, and things that belong to no pod.
+"""Lists everything with the node's label in its runtime: pods and orphans, and objects that belong to no pod.
 
 This takes only two list calls, so it works even if other calls to the runtime hang.
 """
@@ -32,7 +32,7 @@ class PodInRuntime:
     name: str
     uid: str
     incarnation: str
-    """The incarnation that made the newest sandbox; "" = unknown."""
+    """The incarnation in the newest sandbox; "" = unknown."""
     cluster: str
     """The Temporal cluster that has its workflow; "" = unknown, or its sandboxes name more than one."""
     sandboxes: tuple[SandboxSummary, ...]
@@ -59,7 +59,7 @@ class PodInRuntime:
 class Nameless:
     """A sandbox or container with the node's label that belongs to no pod.
 
-    Its labels name no pod, or its attempt is out of the range that our pods use, so that no step sees it.
+    No step sees it: its labels name no pod, or its attempt is out of the range that our pods use.
     """
 
     kind: Literal["sandbox", "container"]
@@ -69,7 +69,7 @@ class Nameless:
     uid: str
     """UID of the pod whose sandbox it is in; "" = none."""
     running: int
-    """The number of running containers with the node's label in the sandbox; for a container, 1 if it runs."""
+    """The number of the sandbox's running containers with the node's label; for a container, 1 if it runs."""
     made_at: datetime | None
 
 
@@ -142,7 +142,7 @@ def _pod(
     labels = (newest or containers[0]).labels
     if newest is not None:
         incarnation = newest.annotations.get(names.INCARNATION_ANNOTATION, "")
-    else:  # its sandboxes are gone: a container shows the incarnation, and only the record shows the cluster
+    else:  # its sandboxes are gone: containers show the incarnation, but only the record shows the cluster
         incarnation = containers[0].annotations.get(names.INCARNATION_ANNOTATION, "")
     clusters = {
         cluster_of(

@@ -4,8 +4,8 @@ Copies are made only with `--keep-secrets`; otherwise Secrets and tokens are onl
 encrypted with AES-256-GCM and bound to its object's name, so that no copy can replace another. The key lies beside the
 copies, with mode 0600.
 
-So a copy without the key, in a backup or a reused disk block, reveals nothing. But anyone who can read the whole state
-directory can read the Secrets.
+So a copy alone, in a backup or a reused disk block, reveals nothing. But anybody who can read the whole state directory
+can read the Secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syncpod.objects import ObjectRef, ObjectStore, Origin
 from syncpod.pod import ConfigMap, Secret
 from syncpod.pod.wire import to_wire
 
-if TYPE_CHECKING:  # slow to import, and a worker without copies does not need it
+if TYPE_CHECKING:  # it is slow to import, and a worker without copies does not need it
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class KeepingStore(ObjectStore):
 
 
 def restore_kept_secrets(state_dir: Path, store: ObjectStore) -> None:
-    """Restore the objects that the store has lost with a reboot, and write missing copies. Raises OSError.
+    """Restore the objects that the store has lost by a reboot, and write missing copies. Raises OSError.
 
     A copy that cannot be read is removed.
     """
@@ -108,7 +108,7 @@ def _is_copied(ref: ObjectRef) -> bool:
 
 
 class _Copies:
-    """The files of the copies, each at `<origin>/<namespace>/<name>`. The worker's threads may use it concurrently."""
+    """The files of the copies, each at `<origin>/<namespace>/<name>`. May be used from any thread."""
 
     def __init__(self, state_dir: Path) -> None:
         self._root = state_dir / _DIRECTORY

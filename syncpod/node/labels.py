@@ -1,4 +1,4 @@
-"""A node's labels: those that a kubelet gives its node, and those that its owner adds.
+"""A node's labels: those that a kubelet would set, and those that the node's owner adds.
 
 Mirrors kubelet_node_status.go, v1.36, initialNode, and cmd/kubelet/app/options/options.go, ValidateKubeletFlags.
 """

@@ -1,7 +1,8 @@
 """Sorts the entries of the runtime's two lists, of sandboxes and of containers, by pod.
 
-A runtime may list an entry wrongly: without names, twice, or with another pod than before. Nothing is started, stopped
-or removed because of such an entry. It is assigned to no pod; if it belonged to a pod before, reading that pod fails.
+A runtime may list an entry wrongly: without names, twice, or with another pod than before. Such an entry is assigned to
+no pod, so nothing is started, stopped or removed because of it. If the entry belonged to a pod before, reading that pod
+fails.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ log = logging.getLogger(__name__)
 
 Entry = SandboxSummary | ContainerSummary
 Owner = tuple[str, str, int, str]
-"""The owner of a sandbox or container by its status: the pod's UID and incarnation, the attempt or restart count, and
-the container's name ("" for a sandbox)."""
+"""The owner of a sandbox or container according to its status: the pod's UID and incarnation, the attempt or restart
+count, and the container's name ("" for a sandbox)."""
 
 _LARGEST_NUMBER: Final = 2**31 - 2
-"""The largest attempt of a sandbox or restart of a container in a view; CRI's numbers can be larger."""
+"""The largest number that a view can have for a sandbox's attempt or a container's restart; CRI's numbers can be
+larger."""
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ class ListedEntries:
 
 
 class ListedPods:
-    """Sorts lists by pod. The pod of an entry never changes once a status of the runtime has confirmed it."""
+    """Sorts lists by pod. Once a status of the runtime has confirmed an entry's pod, it never changes."""
 
     def __init__(self) -> None:
         """Begin with no confirmed entries."""
@@ -52,7 +54,7 @@ class ListedPods:
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         """The ids of the confirmed entries, by pod UID."""
         self._passed_over: dict[str, str] = {}
-        """Why a sandbox or container with the owner's label is ignored, by id."""
+        """By id: the reason why a sandbox or container with the owner's label is ignored."""
 
     def sort(
         self,
@@ -64,7 +66,7 @@ class ListedPods:
     ) -> dict[str, ListedEntries]:
         """Return the listed entries by pod UID. Containers for which `hidden` returns True are left out.
 
-        The lists are of all pods if `of` is "", else of the pod with the UID `of`.
+        `of` is the UID of the only pod in the lists; "" if they have all pods.
         """
         pods: defaultdict[str, ListedEntries] = defaultdict(ListedEntries)
         odd: dict[str, str] = {}
@@ -163,7 +165,7 @@ def why_of_no_pod(thing: Entry) -> str:
 
 
 def whose(thing: Entry) -> tuple[str | int, ...]:
-    """Return the identity of a sandbox or container: pod UID, incarnation, number; and a container's name and sandbox.
+    """Return a sandbox's or container's identity: pod UID, incarnation and number, and a container's name and sandbox.
 
     None of these ever changes.
     """
@@ -203,7 +205,7 @@ def is_same(listed: Entry, owner: Owner | None) -> bool:
 
 
 def require_same(listed: Entry, owner: Owner) -> None:
-    """Raise Unreadable if a status and the list's entry with its id name different pods, containers or numbers."""
+    """Raise Unreadable if a status and the list's entry with the same id have different pods, containers or numbers."""
     if is_same(listed, owner):
         return
     uid, _, number, name = owner

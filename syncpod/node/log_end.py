@@ -21,7 +21,7 @@ def end_of_log(log: Path, *, limit: int, lines: int, searched: int) -> str:
     """
     data = last_bytes(open_log_file(askable(log)), searched)
     said = []
-    # Only a newline ends a record: containers write every other character that ends a line elsewhere.
+    # Only a newline ends a record: a container may write the other characters at which Python splits lines.
     for line in data.split(b"\n"):
         parts = line.split(b" ", 3)
         if len(parts) == 4 and parts[1] in (b"stdout", b"stderr"):
@@ -43,8 +43,8 @@ def last_part(text: str, limit: int, *, lines: int | None = None) -> str:
 
 
 def askable(path: Path) -> Path:
-    """Return the path, if the kernel accepts it: it has no NUL byte. Raises OSError."""
-    if "\0" in str(path):  # a container's creator may have named any file; the runtime failed on it too
+    """Return the path, if it has no NUL byte, which the kernel would not accept. Raises OSError."""
+    if "\0" in str(path):  # the path in the manifest may be invalid, and the runtime has refused it too
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), str(path))
     return path
 

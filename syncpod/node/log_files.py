@@ -3,8 +3,8 @@
 Names are the kubelet's (logs/container_log_manager.go, v1.36): ``0.log`` is current, ``0.log.<YYYYMMDD-HHMMSS>`` was
 rotated at that time, ``.gz`` is compressed, ``.tmp`` is being compressed.
 
-A pod that mounts the node's log directory may put anything there, under any of these names, while root reads, renames
-and compresses. So a log's directory is opened once, without following a link, and only regular files in it count.
+A pod that mounts the node's log directory may put anything under any of these names, while root reads, renames and
+compresses the logs. So a log's directory is opened once, without following a link, and only regular files in it count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LogDirectory:
         return sorted(name for name in there if name.startswith(f"{log}."))
 
     def rotated(self, log: str) -> list[str]:
-        """Return the names of the log's rotated files that are kept, oldest first, each once, compressed or not."""
+        """Return the names of the log's rotated files, compressed or not; oldest first, each once."""
         found: dict[str, str] = {}
         for name in self.names(log):  # a file sorts before its compressed form
             if not name.endswith(UNFINISHED) and self.is_file(name):
@@ -64,7 +64,7 @@ class LogDirectory:
 
     def open(self, name: str) -> int:
         """Open a regular file for reading, unless it has a second name; the caller closes it."""
-        _check_file(name, self._stat(name))  # before it is opened: opening a device may do something
+        _check_file(name, self._stat(name))  # checked before the opening, since opening a device may have effects
         opened = open_without_links(self._directory, name, os.O_RDONLY)
         try:
             _check_file(name, os.fstat(opened))
@@ -74,11 +74,11 @@ class LogDirectory:
         return opened
 
     def create(self, name: str) -> int:
-        """Create a file, which must not exist, for writing, and return it open."""
+        """Create a file for writing, and return it open. The file must not exist."""
         return open_without_links(self._directory, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def remove(self, name: str) -> None:
-        """Remove anything but a directory. Does nothing if the name does not exist."""
+        """Remove a file of any kind except a directory. Does nothing if the name does not exist."""
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             os.unlink(name, dir_fd=self._directory)
 
@@ -107,7 +107,7 @@ def log_directory(path: Path) -> Iterator[LogDirectory]:
     """Yield the open directory of the log at `path`; no link on its last two parts is followed. Raises OSError."""
     if not path.parents:
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a shorter path, which has no log
+    trusted = path.parents[min(_DEPTH, len(path.parents)) - 1]  # a runtime may report a path too short for a log
     root = open_directory(trusted)
     try:
         relative = path.parent.relative_to(trusted)
@@ -121,7 +121,7 @@ def log_directory(path: Path) -> Iterator[LogDirectory]:
 
 
 def rotated_files(path: Path) -> list[Path]:
-    """Return the rotated files of a log that are still kept, oldest first, each once; none without a directory.
+    """Return the rotated files of a log; oldest first, each once; none without a directory.
 
     Blocks. Raises OSError if a link is in the way.
     """
@@ -142,8 +142,8 @@ def is_being_written(descriptor: int) -> bool:
     """Return whether any process has a file open for writing; True if that is not known.
 
     `descriptor` is open for reading. The kernel grants a read lease only on a file that no process has open for
-    writing. The lease is given back at once. A process that opens the file in that moment waits for this, and the
-    kernel's signal about that process is ignored.
+    writing. This function takes one and gives it back at once. A process that opens the file in between waits until
+    then; the kernel's signal about it is ignored.
     """
     try:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)

@@ -1,8 +1,8 @@
-"""The CRI log format: ``<RFC 3339 time> <stdout|stderr> <tag> <text>``; the tag P = the line goes on. Pure.
+"""The CRI log format: ``<RFC 3339 time> <stdout|stderr> <tag> <text>``; the tag P means that the line goes on. Pure.
 
 Mirrors kuberuntime/logs/logs.go, v1.36, parseCRILog. Difference: the parts of a long line are joined per stream, up to
-a MiB; the kubelet writes them as they come, mixed with the other stream's. At most some MiB of a line or a record are
-held, however long it is, and each byte is read a bounded number of times.
+a MiB; the kubelet writes them as they come, mixed with those of the other stream. This takes at most some MiB of memory
+and linear time, even for endless lines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SECOND: Final = re.compile(rb"^([0-9T:-]{19})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ", 
 _LONGEST_PIECE: Final = 1024 * 1024
 """Maximum bytes of a line that are joined; a longer line is yielded in pieces."""
 _LONGEST_RECORD: Final = 1024 * 1024
-"""Maximum bytes of a record. A longer text without a line end is not a runtime's record, which has at most 16 KiB."""
+"""Maximum bytes of a record. Runtimes write at most 16 KiB without a line end, so a longer text is no record."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class LineJoiner:
 class LogText:
     """Turns a log's bytes into the text to print.
 
-    Nearly always every record is a whole line: then whole blocks are converted at once. A conversion line by line could
-    not keep up with a container that writes 50 MB/s.
+    Nearly all records are whole lines, so whole blocks are converted at once. A conversion line by line could not keep
+    up with a container that writes 50 MB/s.
     """
 
     def __init__(
@@ -120,8 +120,8 @@ class LogText:
         """Print each line that is not older than `since`, after `head` and, with `timestamps`, its time.
 
         `stream` is ``stdout`` or ``stderr`` to print one stream only; "" = both. At most `limit_bytes` are printed,
-        counting times and line ends, but not heads (logs.go, v1.36, write and logWriter; kubectl adds its prefix to the
-        text that it receives).
+        including times and line ends, but not heads (logs.go, v1.36, write and logWriter; kubectl adds its prefix to
+        the text that it receives).
         """
         self._joiner = LineJoiner()
         self._timestamps = timestamps
@@ -143,7 +143,7 @@ class LogText:
         end = data.rfind(b"\n") + 1
         if not end and len(data) > _LONGEST_RECORD:
             self._rest = b""
-            return self._print(self._joiner.feed(data))  # the joiner drops this record, and its rest up to a line end
+            return self._print(self._joiner.feed(data))  # the joiner drops this record up to its line end
         data, self._rest = data[:end], data[end:]
         if self._left is None and not self._stream and not self._joiner.begun and self._is_new_enough(data):
             text, lines = _WHOLE.subn(self._template, data)
@@ -156,7 +156,7 @@ class LogText:
         return self._print((*self._joiner.feed(self._rest), *self._joiner.flush()))
 
     def _is_new_enough(self, data: bytes) -> bool:
-        """Return whether all lines of a block are new enough, by whole seconds; False if that cannot be decided."""
+        """Return whether all lines of a block are new enough, to the second; False if this cannot be decided."""
         if self._since is None:
             return True
         seconds = _SECOND.findall(data)
@@ -169,7 +169,7 @@ class LogText:
         return b"".join(self._shown(line) for line in lines)
 
     def _shown(self, line: LogLine) -> bytes:
-        # Not every line after a new one is new: a clock can be set back, and a runtime copies two streams.
+        # A later line may still be too old: a clock can be set back, and a runtime copies two streams.
         if self._since is not None and not _is_new_enough(line.stamp, self._since):
             return b""
         if self._stream and line.stream != self._stream:
@@ -192,7 +192,7 @@ def _is_new_enough(stamp: str, since: datetime) -> bool:
 
 
 def parse_record(record: bytes) -> tuple[str, str, bool, bytes] | None:
-    """Return time, stream, whether the line continues, and text; None if it is not a record (a torn write)."""
+    """Return the time, the stream, True if the line continues, and the text; None if it is no record (a torn write)."""
     stamp, _, rest = record.partition(b" ")
     stream, _, rest = rest.partition(b" ")
     tag, _, text = rest.partition(b" ")
@@ -222,7 +222,8 @@ def starts_of_last_lines(blocks: Iterable[tuple[int, bytes]], count: int, *, wit
         data = block + rest
         position = len(data)
         while (cut := data.rfind(b"\n", 0, max(0, position - 1))) >= 0:
-            # The rest after the cut is one record. If it ends a line, everything after it belongs to later lines.
+            # The text after the cut is one record. If this record ends a line, everything after it belongs to later
+            # lines.
             if lines.add(data[cut + 1 : position]) > count:
                 return at + position
             position = cut + 1
@@ -236,10 +237,10 @@ class _LinesFromTheEnd:
     def __init__(self, *, with_unfinished: bool) -> None:
         self._seen = 0
         self._finished: set[str] = set() if with_unfinished else {"stdout", "stderr"}
-        """Streams of which a later record was counted: an earlier partial record of such a stream ends no line."""
+        """Streams with a counted record: an earlier partial record of one of these streams ends no line."""
 
     def add(self, record: bytes) -> int:
-        """Add a record that precedes all others; return the number of lines."""
+        """Add the record before all others; return the number of lines so far."""
         parsed = parse_record(record.rstrip(b"\n")) if record.endswith(b"\n") else None
         if parsed is not None:
             _, stream, is_partial, _ = parsed

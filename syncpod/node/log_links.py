@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 _SUFFIX: Final = ".log"
 _LONGEST: Final = 255 - len(_SUFFIX)
-"""Maximum bytes of a link's name before its suffix; a longer name is cut, and with it the container's id."""
+"""Maximum bytes of a link's name before its suffix; a longer name is cut, so that a part of the container's id is
+missing."""
 
 
 def links_directory(log_dir: Path) -> Path:
@@ -25,8 +26,8 @@ def links_directory(log_dir: Path) -> Path:
 def make_log_link(log_dir: Path, log: Path, container: str, container_id: str) -> None:
     """Make the link to a container's log, if the log exists; safe to repeat.
 
-    `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; no link is made for another path. An earlier
-    instance's link of the same name is replaced: the ids are cut off if names are very long. Mirrors
+    `log` is ``<log_dir>/<namespace>_<pod>_<uid>/<container>/<n>.log``; no link is made for another path. A link of an
+    earlier instance with this name is replaced; very long names lack the ids that would distinguish them. Mirrors
     kuberuntime_container.go, v1.36, startContainer. Raises OSError.
     """
     link = _link(log_dir, log, container, container_id)
@@ -68,13 +69,13 @@ class Dangling(NamedTuple):
 
     link: Path
     container_id: str
-    """The container's id as in the link's name, where it may be cut off."""
+    """The container's id in the link's name, where a part may be missing."""
     logs: Path
     """The pod's log directory, which may be gone too."""
 
 
 def dangling_links(log_dir: Path) -> tuple[Dangling, ...]:
-    """Return the links to logs of pods below `log_dir` that are not there. Raises OSError."""
+    """Return the links to missing logs of pods below `log_dir`. Raises OSError."""
     return tuple(
         Dangling(link, link.name.removesuffix(_SUFFIX).rpartition("-")[2], target.parents[1])
         for link, target in _links(links_directory(log_dir))

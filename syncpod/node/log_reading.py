@@ -39,19 +39,19 @@ Runs = Callable[[], Awaitable[bool]]
 
 
 class Do(Protocol):
-    """Runs a function that touches a disk, which may hang: at once, or in a thread."""
+    """Runs a function that uses a disk, which may hang: directly, or in a thread."""
 
     async def __call__(self, work: Callable[[], _T], /) -> _T:
         """Return the result of `work`, or raise its error."""
 
 
 async def at_once(work: Callable[[], _T], /) -> _T:
-    """Call `work` at once: for a process that has nothing else to do."""
+    """Call `work` directly, in a process that has nothing else to do."""
     return work()
 
 
 async def read_log(path: Path, runs: Runs) -> AsyncIterator[LogLine]:
-    """Yield a log's lines as it grows, until the container has ended. Raises like :func:`read_blocks`."""
+    """Yield a log's lines as it grows, until the container has ended. Raises the errors of :func:`read_blocks`."""
     joiner = LineJoiner()
     async for block in read_blocks(path, runs=runs):
         for line in joiner.feed(block):
@@ -69,8 +69,8 @@ async def read_blocks(
 ) -> AsyncGenerator[bytes, None]:
     """Yield the bytes of a log's last `tail` lines (None = all), in blocks of any size.
 
-    `do` runs everything that touches the disk. With `rotated`, begins with the oldest file that is kept. With `runs`,
-    continues as the log grows, until the container has ended and its log is read to the end. Raises PermissionError;
+    `do` runs all work on the disk. With `rotated`, the lines begin with the oldest file. With `runs`, they continue as
+    the log grows, until the container has ended and its log is read to the end. Raises PermissionError;
     FileNotFoundError if there is no log and the container does not run; and LogUnreadable, since a pod that mounts the
     node's log directory may put anything there, at any moment.
     """
@@ -126,7 +126,8 @@ async def _blocks(
 
 
 _closing: Final[set[asyncio.Task[None]]] = set()
-"""Tasks that close files. Nobody awaits them; a task without a reference could be collected before its end."""
+"""Tasks that close files. Nobody awaits these tasks, and without a reference a task could be collected before its
+end."""
 
 
 def _close(file: _LogFile, do: Do) -> None:
@@ -161,9 +162,9 @@ class _LogFile:
         return self._stream.read(_BLOCK) or b""
 
     def seek_last(self, lines: int, *, is_last: bool) -> int:
-        """Seek to the beginning of the last `lines` lines; return how many are missing.
+        """Seek to the beginning of the last `lines` lines; return the number of lines that are missing.
 
-        `is_last`: no later file has lines, so an unfinished line at the end counts.
+        With `is_last` no later file has lines, so an unfinished line at the end counts.
         """
         start = starts_of_last_lines(self._backwards(), lines, with_unfinished=is_last)
         short = 0
@@ -187,7 +188,7 @@ class _LogFile:
             return newer[0] if newer else self._path if self._path.exists() else None
         if not self._path.exists():
             return None
-        return self._path  # it was removed, and the runtime has created another
+        return self._path  # the file was removed, and the runtime has created another one
 
     def _name(self) -> str:
         """Return the file's current name, since a rotation renames files; its last name if the file was removed."""
@@ -217,7 +218,7 @@ class _LogFile:
 
 
 async def _first(path: Path, tail: int | None, rotated: bool, runs: Runs | None, do: Do) -> _LogFile:
-    """Open the first file at the right offset; while the container runs there may be none for a moment."""
+    """Open the first file at the right offset. While the container runs, there may be no file for a moment."""
     while True:
         file = await do(partial(_first_now, path, tail, rotated))
         if file is not None:
@@ -236,7 +237,7 @@ def _first_now(path: Path, tail: int | None, rotated: bool) -> _LogFile | None:
 
 
 def _last_lines(path: Path, files: Iterable[Path], tail: int | None) -> _LogFile | None:
-    """Open the file in which the last lines begin, or the oldest; `files` are newest first. None if there is none."""
+    """Open the file in which the last lines begin, or the oldest one; `files` are newest first. None without any."""
     found: _LogFile | None = None
     left = tail
     for each in files:

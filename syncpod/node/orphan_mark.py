@@ -1,4 +1,4 @@
-"""Marks orphans, which are pods that run without a workflow, by an annotation in the Pod that commands print."""
+"""Marks orphans in the output of commands, by an annotation in their Pod. An orphan runs without a workflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_WORKFLOW: Final = "its workflow has ended or is missing in the Temporal serve
 def marked(pod: Mapping[str, Any], why: str) -> dict[str, Any]:
     """Return the pod's document with the mark.
 
-    The rest of the document is the state that the pod's workflow published last.
+    The rest of the document is the last published state of the pod's workflow.
     """
     metadata = pod["metadata"]
     annotations = {**(metadata.get("annotations") or {}), ANNOTATION: why}

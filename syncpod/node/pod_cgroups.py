@@ -31,19 +31,19 @@ from syncpod.translation.cgroup_paths import TIERS, pod_cgroup, tier_cgroup
 from syncpod.translation.context import NodeContext
 
 _CONTROLLERS = ("cpu", "memory", "hugetlb")
-"""The controllers that limits are written for. In hierarchies of other controllers the runtime makes a pod's cgroup."""
+"""The controllers with limits of ours. The runtime makes a pod's cgroup in the hierarchies of all others."""
 _AND_PIDS = (*_CONTROLLERS, "pids")
 """The controllers of the cgroup above all pods; and of each pod's cgroup if the node limits a pod's processes."""
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _MADE_BY_US = "user.syncpod.tier"
 _TRIES = 5
 _GONE = (errno.ENOENT, errno.ENODEV)
-"""Errors of a cgroup that was removed; ENODEV comes from a file that was opened before."""
+"""Errors of a removed cgroup; ENODEV comes from a file that is still open."""
 _ABSENT = (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV)
 
 
 class LimitsRefused(Exception):
-    """The pod sets a limit for all its containers together that this node cannot enforce; the text names it."""
+    """The node cannot enforce a limit that the pod sets for all its containers together; the text names the limit."""
 
 
 def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO) -> None:
@@ -201,9 +201,9 @@ def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path 
 
 
 def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
-    """Remove the tiers, and the cgroups above them, that this node made and that are empty.
+    """Remove the empty tiers, and the empty cgroups above them, that this node has made.
 
-    Difference: the kubelet leaves its tiers. Safe to repeat, also while pods' cgroups are being made; blocks. Raises
+    Difference: the kubelet leaves its tiers. Safe to repeat, and while pods' cgroups are being made; blocks. Raises
     OSError.
     """
     for hierarchy in _hierarchies(node, mountinfo):
@@ -221,8 +221,8 @@ def remove_left_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None
 
     Unlike `remove_empty_tiers`, this also removes cgroups without our mark, which the runtime has made in hierarchies
     where we set no limits. The cgroup above all pods stays if it is in use, or if it is older than the node. It is
-    older if `remove_empty_tiers` has left it in a hierarchy with the CPU controller, where a cgroup of the node's own
-    has a mark. Blocks. Raises OSError.
+    older if it has no mark in a hierarchy with the CPU controller, so that `remove_empty_tiers` has left it there.
+    Blocks. Raises OSError.
     """
     remove_empty_tiers(node, mountinfo=mountinfo)
     top = tier_cgroup(node, "").relative_to("/")
@@ -275,7 +275,7 @@ def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, 
                 _make(hierarchy, each, marked=True)
             _make(hierarchy, directory, marked=marked)
             if hierarchy.version == 2:
-                # Only now that the cgroup exists: before, an empty tier could be removed and made anew at any moment.
+                # This must follow the making: an empty tier could be removed and made anew at any moment.
                 for each in above:
                     _hand_down(each, has)
             break
@@ -298,7 +298,7 @@ def _above(root: Path, directory: Path) -> Iterator[Path]:
 
 
 def _make(hierarchy: Hierarchy, directory: Path, *, marked: bool) -> None:
-    """Make a cgroup unless it exists; a marked one is ours to remove once it is empty."""
+    """Make a cgroup, unless it exists, with our mark: a marked cgroup is ours to remove once it is empty."""
     if not cgroupfs.make(directory, mark=_MADE_BY_US if marked else ""):
         return
     if "cpuset" in hierarchy.controllers:
@@ -314,13 +314,14 @@ def _hand_down(directory: Path, controllers: Iterable[str]) -> None:
         try:
             _set(directory / "cgroup.subtree_control", f"+{controller}")
         except OSError as error:
-            # EBUSY: the cgroup has processes of its own. EINVAL: realtime processes. No files exist below it then.
+            # EBUSY: the cgroup has processes of its own. EINVAL: it has realtime processes. The controller's files are
+            # then missing.
             if error.errno not in (errno.EBUSY, errno.EINVAL):
                 raise
 
 
 def _write(directory: Path, files: Iterable[File]) -> set[str]:
-    """Write files of a cgroup; return the controllers all of whose files exist."""
+    """Write files of a cgroup; return the controllers for which all files exist."""
     entries = tuple(files)
     absent = {entry.controller for entry in entries if not _set(directory / entry.name, entry.value)}
     return {entry.controller for entry in entries} - absent

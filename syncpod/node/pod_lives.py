@@ -22,9 +22,9 @@ from syncpod.translation.paths import is_uid
 async def pod_life(node: NodeContext, cri: CriRuntime, pod: Pod) -> PodRecord | None:
     """Return the record of a pod's current life; None if it has none, or has a tombstone.
 
-    If there is no record on disk, one is made from `pod` and the incarnation of its newest sandbox. A pod with the UID
-    of a running pod is the same pod: the UID of a static pod is a hash of its manifest. A sandbox of a life that is
-    over does not count as the pod's current life. Raises CriError, OSError.
+    Without a record on disk, one is made from `pod` and the incarnation of its newest sandbox. The same UID means the
+    same pod, since the UID of a static pod is a hash of its manifest. A sandbox of a life that is over does not count.
+    Raises CriError, OSError.
     """
     record = await _last_life(node, cri, pod)
     if record is None:

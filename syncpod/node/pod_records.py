@@ -23,12 +23,12 @@ RECORD_NAME = "pod.json"
 Mark = Literal["admitted", "finished", "evicted"]
 """A mark in a pod's record."""
 _SETTLED_NS = 1_000_000_000
-"""A directory's modification time of at least this age, in nanoseconds, is sure to differ after any further change. The
+"""If a directory's modification time is at least this many nanoseconds old, any further change will alter it. The
 kernel's file clock ticks a hundred times a second or more."""
 
 
 class PodRecord(BaseModel):
-    """One pod as a step last saw it on this node."""
+    """A pod, as a step of this node last synced it."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -57,9 +57,9 @@ def write_pod_record(node: NodeContext, record: PodRecord) -> None:
 def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
     """Set a mark in the pod's record atomically; `record` is the record as it was read.
 
-    On a full disk, the bytes of the unset mark are overwritten, which needs no space: otherwise a pod whose own files
-    fill the disk could never be ended, nor its files removed. The modification time is then advanced explicitly: two
-    marks may be set within one tick of the kernel's file clock, and a reader of the first would miss the second.
+    On a full disk, the bytes of the unset mark are overwritten, which needs no space. Otherwise a pod whose own files
+    fill the disk could never be ended and removed. Then the modification time is advanced explicitly, since the
+    kernel's file clock may not tick between two marks, and a reader of the first would miss the second.
 
     Blocks. Raises OSError, UnsafeName.
     """
@@ -70,7 +70,7 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
             raise
         absent, present = f'"{mark}":false'.encode(), f'"{mark}":true '.encode()
         with (pod_directory(node, record.pod.metadata.uid) / RECORD_NAME).open("r+b", buffering=0) as file:
-            # The marks come after the pod, so the same words inside the pod come before them.
+            # The marks come after the pod, so the last occurrence is the mark's.
             at = file.read().rfind(absent)
             if at < 0:
                 raise
@@ -97,8 +97,8 @@ def records_version(node: NodeContext) -> int | None:
 
 
 def _announce(node: NodeContext) -> None:
-    """Change :func:`records_version`, so that readers of the records notice that one has changed."""
-    with contextlib.suppress(OSError):  # a pod must not fail for this: readers read all records now and then anyway
+    """Change :func:`records_version`, so that readers notice the changed record."""
+    with contextlib.suppress(OSError):  # no pod must fail for this, since readers read all records now and then anyway
         os.utime(pods_directory(node))
 
 

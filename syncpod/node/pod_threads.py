@@ -22,8 +22,8 @@ _T = TypeVar("_T")
 SILENT_SECONDS: Final = 5.0
 """Seconds that a thread may take before its disk is reported as not answering."""
 MOST_THREADS: Final = 2_000
-"""Maximum number of threads of all pods together. Only hanging calls, of pods that were deleted by force again and
-again, reach this number."""
+"""Maximum number of threads of all pods together. Only hanging calls of many pods that were deleted by force reach this
+number."""
 
 
 class DiskWork(StrEnum):
@@ -43,7 +43,7 @@ class DiskSilent(OSError):
 
 
 class TooManySilent(OSError):
-    """So many calls to disks hang on this node that it starts no more threads for them."""
+    """The node starts no more threads for disks, because too many of them hang."""
 
 
 class PodThreads:
@@ -59,9 +59,9 @@ class PodThreads:
     async def run(self, uid: str, kind: DiskWork, work: Callable[[], _T]) -> _T:
         """Run `work` in a thread of this pod; return its result, or raise its error.
 
-        First waits for the pod's thread of the same kind, and for the thread that removes its files. Cancelling does
-        not stop the thread, and the next call of that kind waits for its end: a pod never has more threads than there
-        are kinds. Raises :class:`TooManySilent`.
+        This first waits for the pod's thread of the same kind, and for the thread that removes its files. Cancelling
+        does not stop a thread; the next call of its kind then waits for its end. So a pod never has more threads than
+        there are kinds. Raises :class:`TooManySilent`.
         """
         while busy := list(self._in_the_way(uid, kind)):
             await asyncio.wait(busy)

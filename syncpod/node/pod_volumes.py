@@ -1,4 +1,4 @@
-"""A pod's volumes: plans where each lies and how it is made, then makes and updates them."""
+"""A pod's volumes: plans the place and the making of each, then makes and updates them."""
 
 import contextlib
 import errno
@@ -82,10 +82,10 @@ def pod_volumes(pod: Pod, node: NodeContext) -> tuple[PodVolume, ...]:
 def make_volumes(own: Path, volumes: tuple[PodVolume, ...], store: ObjectStore) -> None:
     """Check the pod's hostPaths and claims, and make or update its other volumes.
 
-    `own` is the pod's directory. One failure does not keep the others from being made. Blocks; safe to repeat. Raises
+    `own` is the pod's directory. After a failure, the other volumes are still made. Blocks; safe to repeat. Raises
     MountFailure with all failures, and FileNotFoundError if the pod has been removed meanwhile.
     """
-    # Outside the lock: a hostPath, or the place behind a claim, may be on a file system that hangs.
+    # This is outside the lock, because a hostPath, or the place behind a claim, may be on a file system that hangs.
     places = [volume for volume in volumes if isinstance(volume.source, HostPath | Claim)]
     failures = [failure for volume in places if (failure := _failure_of(volume, _make, store))]
     with alone(own):
@@ -101,7 +101,7 @@ def refresh_volumes(
     """Update the content of volumes of files, and return the names of those that changed.
 
     Only volumes that a step has already made, and that show one of the `changed` objects (None = all), are updated.
-    Blocks. Raises MountFailure with all failures; those volumes stay as they are.
+    Blocks. Raises MountFailure with all failures; the volumes that failed stay as they are.
     """
     written = []
 
@@ -125,7 +125,7 @@ def refresh_volumes(
 def make_mount_points(pod: Pod, container: Container, node: NodeContext) -> None:
     """Make the directories in volumes of files at which a container mounts other volumes. Blocks; safe to repeat.
 
-    For a container that joins a pod after its volumes were made. Raises MountFailure, UnsafeName, OSError.
+    This is for a container that joins a pod after its volumes were made. Raises MountFailure, UnsafeName, OSError.
     """
     mounted = {mount.name for mount in container.volume_mounts}
     for volume in pod_volumes(pod, node):

@@ -1,9 +1,9 @@
-"""Records which images this node has pulled, and with which credentials, to decide which pods may use a present image.
+"""Records the images that this node has pulled, and their credentials, to decide which pods may use a present image.
 
-Once an image has been pulled with a Secret, any pod of the node could start it. So each pull leaves a record, and a pod
-without the same credentials is checked by the registry again. The files below `<state>/image_manager` have the
-kubelet's format: `pulling/` holds the intents, `pulled/` the outcomes, each named by the SHA-256 of its image. They
-hold hashes of credentials, never credentials.
+Once an image has been pulled with a Secret, any pod of the node could start it. So each pull leaves a record, and the
+registry checks a pod without these credentials again. The files below `<state>/image_manager` have the kubelet's
+format: `pulling/` has the intents, and `pulled/` the outcomes; a file's name is the SHA-256 of its image. The files
+have hashes of credentials, never credentials.
 
 Mirrors images/pullmanager, v1.36 (KubeletEnsureSecretPulledImages).
 """
@@ -28,8 +28,8 @@ from syncpod.node.verification import Verification, without_tag_and_digest
 log = logging.getLogger("syncpod.images")
 
 SECRETS_KEPT: Final = 100
-"""Maximum number of Secrets in an image's record: with this many, a check of access adds no more. Without a limit the
-record would grow with each Secret that ever had access."""
+"""Maximum number of Secrets in an image's record; a check of access then adds no more. Otherwise the record would grow
+with each Secret that ever had access."""
 
 _PREFIX: Final = "sha256-"
 _DRAFT: Final = ".tmp"
@@ -75,8 +75,8 @@ class PulledRecord(_Record):
     image_ref: str
     """The image's id in the runtime."""
     credential_mapping: dict[str, ImagePullCredentials] = Field(default_factory=dict)
-    """The known accesses, by image name as pods write it, without tag and digest. Empty: credentials unknown, so every
-    pod must show its own."""
+    """The known accesses, by the image's name in pods, without tag and digest. Empty if the credentials are unknown, so
+    that every pod must show its own."""
 
     @property
     def subject(self) -> str:
@@ -100,7 +100,8 @@ _T = TypeVar("_T", PulledRecord, _Intent)
 def pulled_images(state_dir: Path) -> tuple[PulledRecord, ...]:
     """Return the records of all images that this node has pulled, present or not.
 
-    For other processes; the worker uses its `PullRecords`. Unreadable records are left out. Blocks. Raises OSError.
+    This is for other processes; the worker uses its `PullRecords`. Unreadable records are left out. Blocks. Raises
+    OSError.
     """
     return tuple(record for _, record in _read_all(state_dir / "image_manager" / "pulled", PulledRecord) if record)
 
@@ -133,10 +134,10 @@ class PullRecords:
     def may_use(self, image: str, image_ref: str, credentials: Iterable[Credential]) -> bool:
         """Return whether a pod may use a present image; if not, the registry must check the pod's credentials.
 
-        `image` is the name that the pod uses, `image_ref` its id, `credentials` the pod's for the registry. The same
-        credentials from another Secret are accepted, and so is the same Secret with new credentials; both are recorded
-        (image_pull_manager.go, v1.36, MustAttemptImagePull, which returns the opposite). Blocks if `credentials` is not
-        empty.
+        `image` is the name that the pod uses, `image_ref` the image's id, and `credentials` are the pod's for the
+        registry. The same credentials from another Secret are accepted, and so is the same Secret with new credentials;
+        both are recorded (image_pull_manager.go, v1.36, MustAttemptImagePull, which returns the opposite). Blocks if
+        `credentials` is not empty.
         """
         with self._lock:
             found = self._accessible(image, image_ref)
@@ -197,7 +198,7 @@ class PullRecords:
             self._forget_intent(image)
 
     def _remember(self, image: str, image_ref: str, seen: ImagePullCredentials | None) -> bool:
-        """Merge an access into the image's record; None adds only the pull itself.
+        """Merge an access into the image's record; None records only the pull.
 
         Return whether the record is on disk.
         """
@@ -233,7 +234,7 @@ class PullRecords:
     # --- the worker's life --------------------------------------------------------------------------------------------
 
     async def recover(self, find: Callable[[str], Awaitable[str | None]]) -> None:
-        """Turn each pull that an earlier worker did not finish into a record without credentials if its image exists.
+        """Resolve the pulls that an earlier worker left: each existing image gets a record without credentials.
 
         `find` returns the id of a present image. Difference: each name is looked up in the runtime, while the kubelet
         compares texts and so misses names without a registry.
@@ -277,7 +278,7 @@ def _same(shown: PullSecret, known: PullSecret) -> bool:
 
 
 def _merged(known: ImagePullCredentials | None, seen: ImagePullCredentials) -> ImagePullCredentials:
-    """Add an access to the known ones; access for every pod replaces all others."""
+    """Add an access to the known ones; an access for every pod replaces all others."""
     if known is None or known.node_pods_accessible or seen.node_pods_accessible:
         return known if known is not None and known.node_pods_accessible else seen
     secrets = {secret.coordinates: secret for secret in (*known.kubernetes_secrets, *seen.kubernetes_secrets)}

@@ -41,7 +41,8 @@ PID_NOT_SAID = -1
 """Stands for the pid of a process that runs, but whose pid the runtime does not report."""
 
 _ATTEMPTS_AT_ONCE = 64
-"""Maximum number of pods whose statuses `read_all` requests at once: thousands would delay one another."""
+"""Maximum number of pods whose statuses `read_all` requests at once, since thousands of requests would delay one
+another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ class InstanceKey:
 class PodReader:
     """Reads pods of `owner` (the node's name, `syncpod.dev/node`) from `runtime`. A node's process has exactly one.
 
-    `boot` counts the process's starts on this node. `boot` and a counter, which each listing increments before it
-    begins, form the `seq` that orders listings. Anything without the owner's label is ignored. Anything that has the
-    label but can belong to no pod is ignored after one warning: somebody else has made it. Safe to use from many tasks
-    of one event loop.
+    `boot` counts the process's starts on this node. The `seq` of a listing, by which listings are ordered, is `boot`
+    and a counter that grows before each listing. Objects without the owner's label are ignored. Objects that have the
+    label but can belong to no pod are ignored after one warning: somebody else has made them. Safe to use from many
+    tasks of one event loop.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class PodReader:
         """
         self.now = now
         self.threads = threads or PodThreads()
-        """The threads of the node's pods, for all work on a pod's files, by steps and the agent too."""
+        """The threads of the node's pods, for all work on a pod's files: also that of steps and of the agent."""
         self._runtime = runtime
         self._boot = boot
         self._owner = owner
@@ -104,8 +105,8 @@ class PodReader:
         self.newest_begun = Seq(boot=boot)
         """The number of the newest listing that has begun."""
         self._built: dict[str, tuple[tuple[ObservedContainer, ...], ObservedPod]] = {}
-        """Each pod's containers with whole messages, and its newest listing, by UID. If nothing has changed, the next
-        listing is a copy of the newest."""
+        """By UID: each pod's containers with uncut messages, and its newest listing. If nothing has changed, the next
+        listing is a copy of it."""
         self._listed = ListedPods()
         self.answers = RuntimeAnswers(runtime, self._listed, self.threads, exits, withholds)
         """The cached statuses of the runtime's listed objects."""
@@ -137,8 +138,8 @@ class PodReader:
         """Read every pod of the owner: the kubelet's relist (pleg/generic.go, v1.36, Relist).
 
         Raises CriError if the lists themselves fail. A pod whose status fails or is late is in `failures`. Unlike in
-        the kubelet, such a pod delays no other pod, and no more calls are made for it while earlier ones hang. If
-        nothing has changed since the last time, this costs two calls.
+        the kubelet, that pod delays no other pod, and gets no more calls while earlier ones hang. If nothing has
+        changed since the last time, this costs two calls.
         """
         seq, observed_at = self._begin()
         ended = self.exits.ids() if self.exits is not None else frozenset()
@@ -148,7 +149,8 @@ class PodReader:
             self.exits.forget(ended - {container.id for pod in pods.values() for container in pod.containers})
         by_uid: dict[str, ObservedPod | CriError] = {}
         for uid, listed in pods.items():
-            # Usually everything is known. Then no task and no timer is made, which matters with thousands of pods.
+            # Usually all statuses are cached. Then no task and no timer is made, which saves time with thousands of
+            # pods.
             known = self.answers.known(listed)
             if known is not None and uid not in self._late:
                 by_uid[uid] = self._observed_pod(seq, observed_at, uid, listed, *known)
@@ -171,7 +173,7 @@ class PodReader:
     async def has_exited(
         self, container_id: str, *, sandbox_id: str, succeeded: Callable[[], None] = lambda: None
     ) -> bool:
-        """Return whether a container has exited, by a status call. If so, later listings need none. Raises CriError.
+        """Return whether a container has exited, by a status call. Later listings then need no call. Raises CriError.
 
         If its exit code is 0, `succeeded` is called at once, before the termination message is read.
         """
@@ -184,7 +186,10 @@ class PodReader:
         return True
 
     def hide(self, instance: InstanceKey) -> None:
-        """Leave an instance out of all listings until `show`: it is created before its start is due."""
+        """Leave an instance out of all listings until `show`.
+
+        Use it for one that is created before its start is due.
+        """
         self._hidden.add(instance)
 
     def show(self, instance: InstanceKey) -> None:
@@ -206,8 +211,8 @@ class PodReader:
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
-        PID_NOT_SAID if it runs and the runtime does not report the pid. On return the process may have ended, and its
-        pid may belong to another process: open a pidfd, then call this again.
+        PID_NOT_SAID if it runs and the runtime does not report the pid. When this returns, the process may have ended,
+        and another process may have its pid: open a pidfd, then call this again.
         """
         try:
             found = (await self._runtime.container_status(container_id, verbose=True)).container
@@ -254,11 +259,12 @@ class PodReader:
     def _arrived(self, uid: str, reading: asyncio.Task[ObservedPod]) -> None:
         del self._late[uid]
         if not reading.cancelled():
-            # A lasting error shows at the next relist; asyncio need not report that nobody retrieved it.
+            # A lasting error shows at the next relist, so asyncio need not report this one as unretrieved.
             reading.exception()
 
     def _begin(self) -> tuple[Seq, datetime]:
-        # Taken before the first call: absence counts only in a listing that began after the object was seen.
+        # The number is taken before the first call: an object is absent only if a listing lacks it that began after it
+        # was seen.
         self.newest_begun = Seq(boot=self._boot, counter=self.newest_begun.counter + 1)
         return self.newest_begun, self.now()
 
@@ -287,7 +293,7 @@ class PodReader:
         sandboxes: tuple[ObservedSandbox, ...],
         containers: tuple[ObservedContainer, ...],
     ) -> ObservedPod:
-        """Return the listing of a pod, its messages cut; if nothing has changed, a copy with a new number."""
+        """Return a pod's listing with cut messages; if nothing has changed, a copy of the newest with a new number."""
         sandboxes, containers = order_sandboxes(sandboxes), order_containers(containers)
         whole, built = self._built.get(uid, ((), None))
         if built is not None and built.sandboxes == sandboxes and whole == containers:

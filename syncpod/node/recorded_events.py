@@ -28,8 +28,8 @@ class NodeEvent(NamedTuple):
 def recorded_node_events(state_dir: Path) -> list[NodeEvent]:
     """Return the node's events, in the order of their last times; [] without a readable record. Blocks.
 
-    Outages of the server are not among them: the journal has those itself, with the ones that still last.
-    The worker writes the record whenever the node's workflow has changed.
+    Outages of the server are not included: the journal has them itself, even those that still last. The worker writes
+    the record whenever the node's workflow has changed.
     """
     try:
         events = [_event(each) for each in _snapshot(state_dir).get("events", ()) if each.get("reason") not in _OUTAGE]
@@ -48,7 +48,7 @@ def recorded_cordon(state_dir: Path) -> str | None:
 
 
 def recorded_start(state_dir: Path, node: str) -> dict[str, Any]:
-    """Return the fields of the ended workflow's state that the node's new workflow starts with.
+    """Return the fields of the ended workflow's state with which the node's new workflow starts.
 
     Empty if there is no record of this node. Blocks.
     """

@@ -35,7 +35,7 @@ def _is_name(uid: str) -> bool:
 
 
 def bare_pod(namespace: str, name: str, uid: str, containers: Iterable[str]) -> dict[str, Any]:
-    """Return a Pod that has no record, with the few fields that the runtime's list has."""
+    """Return a Pod for a pod without a record, with the few fields in the runtime's list."""
     named = [{"name": each} for each in sorted(set(containers))]
     return {"metadata": {"name": name, "namespace": namespace, "uid": uid}, "spec": {"containers": named}}
 

@@ -31,7 +31,7 @@ class NodeCondition(_Said):
 
 
 class Orphan(_Said):
-    """Something in the runtime without a workflow: a pod, or a thing that belongs to no pod."""
+    """An item in the runtime without a workflow: a pod, or an object that belongs to no pod."""
 
     kind: Literal["pod", "sandbox", "container"] = "pod"
     id: str = ""

@@ -1,4 +1,4 @@
-"""Caches the runtime's statuses of the node's sandboxes and containers for as long as they are valid.
+"""Caches the runtime's statuses of the node's sandboxes and containers as long as they are valid.
 
 A list shows which objects exist, and their states. Exit codes, times and addresses need a status call for each sandbox
 or container, which is made only if the answer can have changed.
@@ -137,7 +137,7 @@ class RuntimeAnswers:
                 await self.take(answer, made.sandbox_id)
 
     async def _require_gone(self, entry: Entry) -> None:
-        """Check by a status call that an entry which is missing in the list is gone. Raises Unreadable, CriError.
+        """Check by a status call that an entry is gone that is missing in the list. Raises Unreadable, CriError.
 
         The sandbox or container ran when it was last listed. If it still runs, a replacement would run beside it.
         """
@@ -178,9 +178,9 @@ class RuntimeAnswers:
 
         An exit with a time is final; any other status is valid until the listed state changes.
 
-        A running container's reason may change before that (OOMKilled, for one of many processes); its exit will show
-        it. If the runtime lists a container as running whose status was exited, the status is requested again: one of
-        the two is wrong, and a container that does run must not be replaced.
+        A running container's reason may change before that (OOMKilled, for one of many processes), and its exit will
+        show it. If the cached status is exited, and the runtime lists the container as running, the status is requested
+        again: one of both is wrong, and a running container must not be replaced.
         """
         known = self._containers.get(listed.id)
         if known is None or known.state == "unknown" or not is_same(listed, self._identities.get(listed.id)):
@@ -194,7 +194,7 @@ class RuntimeAnswers:
         return known if known.state == listed.state else None
 
     async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
-        # Verbose, for the pid: otherwise the watcher of the process would request it at once.
+        # The call is verbose for the pid, which the watcher of the process would otherwise request at once.
         answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
         require_same(listed, owner_of(answer))
         self._listed.vouch(listed)
@@ -219,7 +219,7 @@ class RuntimeAnswers:
         if self.exits is not None:
             exit_ = await self.exits.complete(exit_)
             if self.exits.is_doubtful(exit_) and not await self._is_ready(sandbox_id):
-                # Its shim was killed: the runtime reports 255 then, for any exit code of the process.
+                # The container's shim was killed: then the runtime reports 255 for any exit code.
                 exit_ = replace(exit_, reason=UNKNOWN_TO_RUNTIME)
         if not wants_message(answer):
             return exit_

@@ -21,23 +21,23 @@ log = logging.getLogger(__name__)
 WITHHELD: Final = (
     "not shown: this container began before the node knew the values of its pod's Secrets, so they cannot be hidden"
 )
-"""Replaces a container's text if the node may no longer have the values that the container was given."""
+"""Replaces a container's text if the node may have lost Secrets' values that the container received."""
 
 
 def known_secret_values(store: ObjectStore) -> frozenset[str]:
-    """Return the values of all Secrets of the node, and the values that containers were given earlier.
+    """Return the values of all Secrets of the node, and the former values that containers have received.
 
-    For a new worker: texts of containers and of the runtime may have values that an earlier worker gave to containers.
-    Blocks. Raises OSError.
+    A new worker needs them: texts of containers and of the runtime may have values from an earlier worker. Blocks.
+    Raises OSError.
     """
     now = secret_values(store, store.versions())
     return now.union(*(_of(former.ref, held) for former, held in store.former()))
 
 
 def secret_values(store: ObjectStore, refs: Iterable[ObjectRef]) -> frozenset[str]:
-    """Return the values of those objects that are Secrets, as environments have them. Blocks.
+    """Return the values of the Secrets among these objects, in the form of environments. Blocks.
 
-    A missing Secret has none. An unreadable Secret is given to no container, so the error is only logged.
+    A missing Secret has no values. No container gets an unreadable Secret, so its error is only logged.
     """
     return frozenset().union(*_each(store, refs))
 
@@ -60,7 +60,7 @@ def _of(ref: ObjectRef, held: ConfigMap | Secret) -> frozenset[str]:
 
 
 def may_have_unknown(node: NodeContext, store: ObjectStore, uid: str, began: datetime | None) -> bool:
-    """Return whether a container may have been given a Secret's value that the node no longer has.
+    """Return whether a container may have received a Secret's value that the node no longer has.
 
     A reboot clears all values. So this is True for a container from before the reboot, or of unknown age, if its pod
     refers to a Secret or has no record. `began` is when the container was made or started; None = not known. Before a

@@ -2,8 +2,8 @@
 
 A runtime that was down when a container ended may have lost its exit code: containerd 2 lists it as EXITED 255
 `Unknown`, finished when containerd came up again. The agent watches each process, and the kernel reports its exit code.
-That record is kept on disk for as long as the runtime lists the container, since the runtime would report `Unknown` to
-a later worker too. An exit that is recorded too late for one listing counts in the next.
+The exit code is kept on disk as long as the runtime lists the container, since the runtime would report `Unknown` to a
+later worker too. An exit that is recorded too late for one listing counts in the next.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ process once it is reaped."""
 class SeenExits:
     """The exits that were observed on one node, by container id, in files of mode 0600. Belongs to one event loop.
 
-    A recorded exit counts at once. Files are written and removed in one thread of their own, because the shared threads
-    may hang with the volumes of pods. A file that cannot be written or read is logged, and its content is lost.
+    A recorded exit counts at once. One thread writes and removes the files, since the shared threads may hang with the
+    volumes of pods. A file that cannot be written or read is logged, and its content is lost.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -53,8 +53,8 @@ class SeenExits:
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._expected: dict[str, asyncio.Event] = {}
-        """Containers whose exit the kernel will report. The event is set once the kernel has reported the exit, or when
-        it is certain that no report comes."""
+        """Containers whose exit the kernel will report. The event is set once it has, or once it is certain that it
+        will not."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self.kernel_tells = tells_exits()
@@ -77,7 +77,7 @@ class SeenExits:
         self._write_soon(container_id)
 
     def of(self, container_id: str) -> Exit | None:
-        """Return a container's observed exit; None if there is none, or the runtime no longer lists the container."""
+        """Return a container's observed exit; None if there is none, or if the runtime lists the container no more."""
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:
@@ -107,7 +107,7 @@ class SeenExits:
         seen = self._seen.get(exit_.id)
         if seen is None:
             return exit_
-        # The message of an unknown end says only that the end is unknown.
+        # The message of an unknown end has no other content.
         message = "" if exit_.reason == STATUS_UNKNOWN else exit_.message
         known = replace(exit_, exit_code=seen.exit_code, reason=seen.reason, finished_at=seen.finished_at)
         return replace(known, message=message)
@@ -115,7 +115,7 @@ class SeenExits:
     def is_doubtful(self, exit_: Exit) -> bool:
         """Return whether the runtime may have listed 255 because it missed the real exit code.
 
-        True only on a kernel that reports exits: on others nothing can confirm a 255, and the runtime's code counts.
+        False on a kernel that does not report exits: there nothing can confirm a 255, so the runtime's code counts.
         """
         doubtful = exit_.exit_code == DOUBTFUL_EXIT_CODE and exit_.id not in self._seen
         return doubtful and not exit_.is_unknown and self.kernel_tells

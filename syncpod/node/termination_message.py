@@ -98,5 +98,5 @@ def _end_of_log(log: Path) -> str:
 
 def _opened(path: Path) -> int:
     """Open a regular file for reading, not through a link. Raises OSError."""
-    require_regular(askable(path).lstat())  # before it is opened: opening a device may do something
+    require_regular(askable(path).lstat())  # checked before the opening, since opening a device may have effects
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Translates a Pod into the CRI configurations for a runtime: pure functions of the pod and of facts of the node."""
+"""Translates a Pod into the CRI configurations for a runtime: pure functions of the pod and of the node's facts."""
 
 
 class SandboxConfigError(ValueError):
@@ -6,7 +6,7 @@ class SandboxConfigError(ValueError):
 
 
 class ContainerConfigError(ValueError):
-    """No valid ContainerConfig can be made from a container. The text becomes the container's waiting message.
+    """No valid ContainerConfig can be made from a container. The text becomes the container's message while it waits.
 
     The waiting reason is always CreateContainerConfigError (kuberuntime_container.go, v1.36, startContainer).
     """

@@ -20,7 +20,7 @@ bomb."""
 
 @dataclass(frozen=True)
 class CgroupLimits:
-    """The settings to write into a cgroup. None leaves a setting unchanged; in a new cgroup that means no limit."""
+    """The settings to write into a cgroup. None leaves a setting unchanged, which in a new cgroup means no limit."""
 
     cpu_shares: int | None = None
     cpu_quota: int | None = None
@@ -34,13 +34,13 @@ class CgroupLimits:
 
 
 def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: int = 0) -> CgroupLimits:
-    """Return the settings of the cgroup above all pods: the node's capacity, and most process ids of the machine.
+    """Return the settings of the cgroup above all pods: limits of the node's capacity, and of process ids.
 
-    `capacity` is the kubelet's allocatable without its deduction for evictions. At least `reserved_pids` process ids
-    are left to the machine. CPU is a weight: pods may use idle CPU time. A resource that is not in `capacity` is not
-    limited. Mirrors cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with the default
-    enforceNodeAllocatable. Difference: without systemReserved or kubeReserved, the kubelet leaves no process ids to the
-    machine.
+    `capacity` is what the kubelet calls allocatable, before its deduction for evictions. At least `reserved_pids`
+    process ids are left to the machine. CPU is a weight, since pods may use idle CPU time. A resource that is not in
+    `capacity` is not limited. Mirrors cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with the
+    default enforceNodeAllocatable. Difference: without systemReserved or kubeReserved, the kubelet leaves no process
+    ids to the machine.
     """
     pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
     return CgroupLimits(
@@ -70,14 +70,14 @@ def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
 
 
 def asked_as_a_whole(pod: Pod) -> Mapping[str, str]:
-    """Return the controllers that have to enforce the pod-level limits, by resource. A limit of 0 counts as none."""
+    """Return by resource the controllers that must enforce the pod-level limits. A limit of 0 counts as none."""
     amounts = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
     controllers = {name: "hugetlb" if name.startswith(HUGE_PAGES) else name for name in amounts}
     return {name: controllers[name] for name, amount in amounts.items() if amount.number > 0}
 
 
 def burstable_limits(milli_cpu: int) -> CgroupLimits:
-    """Return the burstable tier's settings: its weight follows from the sum of its pods' CPU requests, `milli_cpu`."""
+    """Return the burstable tier's settings: its weight is that of `milli_cpu`, the sum of its pods' CPU requests."""
     return CgroupLimits(cpu_shares=cpu_shares(milli_cpu))
 
 

@@ -9,15 +9,16 @@ from syncpod.translation.context import NodeContext
 from syncpod.translation.paths import pod_directory
 
 TIERS: Mapping[QOSClass, str] = {"Guaranteed": "", "Burstable": "burstable", "BestEffort": "besteffort"}
-"""By QoS class: the name of the cgroup between the parent of all pods and the pods of the class; "" = none."""
+"""By QoS class: the name of the cgroup between the parent of all pods and the pods of this class; "" = no such
+cgroup."""
 
 
 def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
     """Return the pod's cgroup as a path below each hierarchy's root; CRI calls it ``cgroup_parent``.
 
     With the cgroupfs driver this is ``/<parent>/<tier>/pod<uid>``; burstable and best-effort pods have a tier each,
-    guaranteed pods are directly below the parent. With systemd the parts form the name of a slice, with dashes in them
-    written as underscores, and each slice is inside the one that its name begins with:
+    guaranteed pods are directly below the parent. With systemd the parts form the name of a slice, and dashes in a part
+    become underscores. Each slice is inside the slice with the shorter name:
     ``/syncpod.slice/syncpod-burstable.slice/syncpod-burstable-pod<uid>.slice`` (cm/pod_container_manager_linux.go,
     v1.36, GetPodContainerName; cm/cgroup_manager_linux.go, ToCgroupfs, ToSystemd). Raises
     :class:`~syncpod.translation.paths.UnsafeName`.
@@ -26,7 +27,10 @@ def pod_cgroup(node: NodeContext, pod: Pod) -> PurePosixPath:
 
 
 def tier_cgroup(node: NodeContext, tier: str) -> PurePosixPath:
-    """Return the cgroup above all pods of a tier. ``""`` is the tier of guaranteed pods, which is above the others."""
+    """Return the cgroup above all pods of a tier.
+
+    ``""`` is the tier of guaranteed pods, which contains the other tiers.
+    """
     return _path(node, *_parts(node, tier))
 
 

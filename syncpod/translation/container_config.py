@@ -42,7 +42,7 @@ def container_config(
     """Return the container's config; equal arguments give equal configs.
 
     ``observed_image`` is the runtime's status of the container's image: its reference for the creation, and its user.
-    ``pod_ips`` are the pod's addresses, primary first; a pod on the node's network has the node's. ``variables`` are
+    ``pod_ips`` are the pod's addresses, primary first, which are the node's for a pod on its network. ``variables`` are
     :func:`container_variables`; ``sub_paths`` and ``images`` are arguments of :func:`~.mounts.container_mounts`.
     ``target_id`` is the id of an ephemeral container's target. Raises :class:`ContainerConfigError`.
     """
@@ -95,7 +95,7 @@ def container_variables(
     node: NodeContext,
     sources: Sources = NO_SOURCES,
 ) -> dict[str, str]:
-    """Return the container's environment; in a pod on the node's network it shows the node's addresses.
+    """Return the container's environment; a pod on the node's network shows the node's addresses.
 
     Raises :class:`ContainerConfigError`, :class:`~syncpod.translation.env.ObjectMissing`.
     """
@@ -116,7 +116,7 @@ def container_path(pod: Pod, name: str, kind: ContainerKind) -> str:
 
 
 def _counted(variables: Mapping[str, str]) -> ProgramSize:
-    """Return a program's size with only these variables. They fit, since each was checked when it was added."""
+    """Return a program's size with these variables alone. They fit, since each was checked when it was added."""
     program = ProgramSize()
     for name, value in variables.items():
         program.add(size_of(name) + 1 + size_of(value))
@@ -124,7 +124,7 @@ def _counted(variables: Mapping[str, str]) -> ProgramSize:
 
 
 def _expanded(words: tuple[str, ...], variables: Mapping[str, str], program: ProgramSize, path: str) -> list[str]:
-    """Return a command's words with their references expanded, as text that CRI can carry; count them in `program`."""
+    """Return a command's words with expanded references, as text that CRI can carry; add their sizes to `program`."""
     expanded = []
     for index, written in enumerate(words):
         try:

@@ -1,4 +1,4 @@
-"""The facts of the node that the translation needs, as values; :mod:`syncpod.node.host` reads those of the machine."""
+"""The node's facts that the translation needs, as values; :mod:`syncpod.node.host` reads those of the machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,14 +33,14 @@ class Host:
     """True if cgroups can limit huge pages. If not, a runtime may refuse to start containers with limits of huge
     pages."""
     selinux: bool = False
-    """SELinux is enabled, so volumes are relabelled."""
+    """True if SELinux is enabled, so that volumes are relabelled."""
     unified_cgroups: bool = False
-    """The only cgroup hierarchy is version 2."""
+    """True if the only cgroup hierarchy is of version 2."""
     single_process_oom_kill: bool = False
     """True if the kernel is to kill only one process of a container that runs out of memory, even if it could kill
     all."""
     apparmor: bool = False
-    """AppArmor is enabled, so profiles can be enforced."""
+    """True if AppArmor is enabled, so that profiles can be enforced."""
     swap_controller: bool = False
     """True if the memory controller accounts for swap, so that containers can be denied swap."""
     masked_paths: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class ClusterDns:
     servers: tuple[str, ...] = ()
     """The addresses of its servers; () = there is no cluster DNS."""
     domain: str = ""
-    """The domain of the cluster's names; "" = no domain of a cluster is searched."""
+    """The domain of the cluster's names; "" = none, so no domain of a cluster is searched."""
 
 
 NO_CLUSTER_DNS = ClusterDns()
@@ -68,7 +68,7 @@ NO_CLUSTER_DNS = ClusterDns()
 
 @dataclass(frozen=True)
 class NodeContext:
-    """The facts of the node that the translation needs: its name, directories, cgroups and machine."""
+    """The node's facts that the translation needs: name, directories, cgroups and machine."""
 
     name: str
     state_dir: Path
@@ -88,10 +88,10 @@ class NodeContext:
     """The resources that pods may request: cpu in millicores, all others in their own units; see
     :mod:`syncpod.node.fit`."""
     capacity_of_pods: Mapping[str, int] | None = None
-    """The resources that all pods together may use, if they are more than pods may request: evictions keep the
-    difference free. None = the same as `capacity`."""
+    """The resources that all pods together may use, if this is more than they may request: evictions keep the
+    difference free. None = `capacity`."""
     capacity_of_machine: Mapping[str, int] | None = None
-    """All resources of the machine, if they are more than pods may request; None = the same as `capacity`."""
+    """All resources of the machine, if they are more than pods may request; None = `capacity`."""
     reserved_pids: int = 0
     """Number of process ids that all pods together must leave to the machine; at least a tenth of all ids is left to
     it."""
@@ -111,22 +111,22 @@ class NodeContext:
     applies_seccomp: bool = True
     """True if the runtime applies seccomp profiles; the embedded runtime does not."""
     may_mount: bool = False
-    """The worker may mount file systems, and its mounts below ``state_dir`` are visible to the runtime."""
+    """True if the worker may mount file systems, and the runtime sees the worker's mounts below ``state_dir``."""
     hands_over_paths: bool = False
     """True if the runtime has no more rights on this machine than the worker, and so opens no path that the worker
     could not open."""
     has_own_files: bool = False
     """True if the worker is in a container's mount namespace: a path may be another file for the runtime."""
     shares_pids: bool = False
-    """The worker and the runtime have the same numbers for processes."""
+    """True if the worker and the runtime are in one pid namespace."""
     host: Host = field(default_factory=Host)
 
 
 def ordered_pod_ips(ip: str | None, additional: tuple[str, ...], node_addresses: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a pod's IPs as status shows them: the node's primary family first, one of each family at most.
+    """Return a pod's IPs as its status shows them: at most one of each family, first that of the node's primary family.
 
-    ``ip`` and ``additional`` are from a sandbox status; ``None`` and ``""`` mean that it has no network. If one address
-    does not parse, none is returned (kuberuntime_sandbox.go, determinePodSandboxIPs, and kubelet_pods.go, sortPodIPs,
+    ``ip`` and ``additional`` are from a sandbox status; ``None`` and ``""`` mean that it has no network. If any address
+    is invalid, none is returned (kuberuntime_sandbox.go, determinePodSandboxIPs, and kubelet_pods.go, sortPodIPs,
     v1.36).
     """
     reported = ((ip,) if ip else ()) + additional

@@ -1,10 +1,10 @@
 """DNS settings of a pod: dnsPolicy, dnsConfig, and the limits of resolvers.
 
 Mirrors network/dns/dns.go, v1.36. If no cluster DNS is set, ClusterFirst falls back to the host's resolver, as in a
-kubelet. Difference: a kubelet emits the event MissingClusterDNS for its node, and for each such pod at each sandbox.
-ClusterFirst is the default, so on a node without a cluster nearly every pod would have that event. Here the node's
-workflow has one event for each start of its worker, and a pod has one only with ClusterFirstWithHostNet, which is not
-the default. A pod of a Kubernetes cluster has the event as under a kubelet.
+kubelet. Difference: a kubelet then emits the event MissingClusterDNS for its node, and at each sandbox of a pod with
+this policy. It is the default policy, so nearly every pod of a node without a cluster would have the event. Here the
+node's workflow has one such event for each start of its worker, and a pod has it only with ClusterFirstWithHostNet. A
+pod of a Kubernetes cluster has it as under a kubelet.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def pod_dns(pod: Pod, host: Resolver, cluster: ClusterDns = NO_CLUSTER_DNS) -> t
     """Return the sandbox's DNS config, and the events to emit (GetPodDNS).
 
     ``host`` is the host's current resolver: the kubelet reads resolv.conf for each sandbox. Difference: options keep
-    the order in which they were given, where the kubelet has the random order of a Go map.
+    their order; in the kubelet it is the random order of a Go map.
     """
     spec = pod.spec
     events: list[DnsEvent] = []
@@ -95,7 +95,7 @@ def pod_dns(pod: Pod, host: Resolver, cluster: ClusterDns = NO_CLUSTER_DNS) -> t
 
 
 def _cluster_searches(pod: Pod, host: Resolver, domain: str) -> tuple[str, ...]:
-    """Return the domains to search: the namespace's, those of all Services and of the cluster, then the host's."""
+    """Return the domains to search: those of the namespace, of all Services, of the cluster, and then of the host."""
     if not domain:
         return host.searches
     namespace = pod.metadata.namespace or "default"

@@ -62,9 +62,10 @@ def resource_value(
 ) -> str:
     """Return a request or limit of a container, divided by the divisor and rounded up.
 
-    A limit that is not set, or 0, counts as the pod-level limit, else as the node's capacity (kubelet_resources.go,
-    v1.36, defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go, ExtractContainerResourceValue). A request
-    that is not set is 0. Raises :class:`ContainerConfigError` for an unknown resource or container.
+    In place of a limit of 0, or without one, the pod-level limit counts, or else the node's capacity
+    (kubelet_resources.go, v1.36, defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go,
+    ExtractContainerResourceValue). A request that is not set is 0. Raises :class:`ContainerConfigError` for an unknown
+    resource or container.
     """
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith(HUGE_PAGES)):
@@ -90,7 +91,7 @@ def resource_value(
 def volume_field(file: DownwardAPIVolumeFile, pod: Pod, node: NodeContext, path: str) -> str:
     """Return the text of a file of a downwardAPI volume; ``path`` is the file's path in the pod.
 
-    A volume may show the pod's metadata and a container's :func:`resource_value`; nothing else is known before the
+    A volume may show the pod's metadata and a container's :func:`resource_value`; other fields are not known before the
     sandbox is made (downwardapi.go, v1.36, CollectData). Raises :class:`ContainerConfigError`.
     """
     if file.field_ref is not None:

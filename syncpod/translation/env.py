@@ -17,7 +17,7 @@ from syncpod.translation.env_file import EnvFileInvalid, EnvFileReader
 
 
 class ObjectMissing(ContainerConfigError):
-    """A required ConfigMap or Secret, or its key, is missing; it may still be created."""
+    """A required ConfigMap or Secret, or its key, is missing, and may still be created."""
 
     def __init__(self, ref: ObjectRef, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class EnvFile:
 
     @cached_property
     def variables(self) -> EnvFileReader | None:
-        """The reader of its variables; None if the file could not be read."""
+        """The reader of the file's variables; None if the file could not be read."""
         return None if self.content is None else EnvFileReader(self.content)
 
 
@@ -47,7 +47,7 @@ class Sources:
     """
 
     objects: Mapping[ObjectRef, Mapping[str, bytes]] = field(default_factory=dict, repr=False)
-    """The values of each object by key, without ``binaryData`` of ConfigMaps, which gives no variables."""
+    """The values of each object by key. ``binaryData`` of ConfigMaps is left out, since it gives no variables."""
     files: Mapping[tuple[str, str], EnvFile] = field(default_factory=dict, repr=False)
     """The files by volume and path, without those of volumes that have no directory on the node."""
 
@@ -99,11 +99,11 @@ def environment(
 ) -> dict[str, str]:
     """Return the container's variables in the order of their first declarations; the last of equal names wins.
 
-    The variables of envFrom come first, source by source and sorted by key, named by prefix and key. Those of env come
-    next, and can refer to earlier variables. A missing optional source declares nothing, so an earlier variable of that
-    name stays. A pod of a cluster gets the variables of Services last, if nothing else has declared them, and values of
-    env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path`` is the container's path in
-    the pod.
+    The variables of envFrom come first, in the order of the sources and of their keys; a name is the prefix and the
+    key. The variables of env come next, and can refer to earlier ones. A missing optional source declares nothing, so
+    an earlier variable with its name stays. A pod of a cluster gets the variables of Services last, if nothing else has
+    declared them, and values of env can refer to them. Bytes that are not UTF-8 are kept as surrogate escapes. ``path``
+    is the container's path in the pod.
 
     Mirrors kubelet_pods.go, v1.36, makeEnvironmentVariables. Differences: the kubelet passes the variables in the
     random order of a Go map, leaves a NUL byte for the runtime to fail on, and has no limit. Here each variable, and
@@ -209,7 +209,10 @@ class _Scope:
         return _text(values[key])
 
     def _file_key(self, selector: FileKeySelector) -> str | None:
-        """Return a variable of a file; an empty one counts as missing. The file itself is never optional."""
+        """Return a variable from a file of variables; an empty one counts as missing.
+
+        Only a variable is optional, never its file.
+        """
         file = self.sources.files.get((selector.volume_name, selector.path))
         if file is None:
             raise ContainerConfigError(
@@ -235,7 +238,7 @@ class _Scope:
 
 @contextmanager
 def _at(path: str) -> Iterator[None]:
-    """Turn a TooLong into a ContainerConfigError with this path."""
+    """Turn a TooLong error into a ContainerConfigError with this path."""
     try:
         yield
     except TooLong as wrong:

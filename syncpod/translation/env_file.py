@@ -15,9 +15,9 @@ class EnvFileInvalid(ValueError):
 class EnvFileReader:
     """Reads variables from a file of lines ``NAME='value'``: each line once, for any number of variables.
 
-    A value is in single quotes right after the equals sign, is taken literally, and may span several lines; a comment
-    may follow it. Blank lines, and lines that begin with ``#``, are ignored. A value that begins with a blank is empty,
-    as in a shell. The first line with the name counts, and the lines after it are not checked (util/env/env_util.go,
+    A value is literal text in single quotes right after the equals sign. It may span several lines, and a comment may
+    follow it. Blank lines, and lines that begin with ``#``, are ignored. A value that begins with a blank is empty, as
+    in a shell. The first line with the wanted name counts, and later lines are not checked (util/env/env_util.go,
     v1.36, ParseEnv; difference: the kubelet reads the file anew for each variable).
     """
 
@@ -26,7 +26,7 @@ class EnvFileReader:
         self._known: dict[bytes, bytes] = {}
         """The variables of the lines that have been read."""
         self._invalid: EnvFileInvalid | None = None
-        """The problem of the next line, if it is invalid; nothing is read after it."""
+        """The problem of the next line, if that line is invalid; no line after it is read."""
 
     def value(self, key: str) -> bytes:
         """Return the value of `key`; empty if the file does not have it. Raises :class:`EnvFileInvalid`."""
@@ -47,7 +47,7 @@ class EnvFileReader:
 
 
 def _variables(lines: _Lines) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the name and the value of each line that has them. Raises EnvFileInvalid at the first invalid one."""
+    """Yield the name and the value of each line with a variable. Raises EnvFileInvalid at the first invalid line."""
     while (line := lines.next()) is not None:
         line = line.lstrip(_BLANKS)
         if not line or line.startswith(b"#"):

@@ -1,8 +1,8 @@
 """Refuses pods that need features that the runtime does not have.
 
-A runtime silently ignores fields that it does not have, so a feature that it does not announce is refused by name. A
-field that the embedded runtime would refuse on every machine is refused here too, because only this module can name the
-field's path in the manifest.
+A runtime silently ignores fields that it does not know. So a feature that the runtime does not announce is refused, by
+name. A field that the embedded runtime would refuse on every machine is refused here too, because only this module can
+name the field's path in the manifest.
 """
 
 import json
@@ -13,8 +13,8 @@ from syncpod.cri.port import RuntimeHandler, RuntimeStatus, RuntimeVersion
 from syncpod.pod import Pod, PodSecurityContext, SecurityContext
 
 _IMAGE_VOLUMES = {"containerd": (2, 1), "cri-o": (1, 33)}
-"""The first versions of runtimes that mount images. Runtimes do not announce this, and older ones mount something
-else."""
+"""The first version of each runtime that mounts images. Runtimes do not announce this feature, and older versions mount
+something else."""
 
 _ANNOUNCES_NOTHING = RuntimeStatus(
     runtime_ready=True,
@@ -43,7 +43,7 @@ def depends_on_runtime(pod: Pod) -> bool:
 
 
 def mounts_images(version: RuntimeVersion | None) -> bool:
-    """Return whether a runtime of this name and version can mount an image, or a directory of one."""
+    """Return whether a runtime of this name and version can mount an image or a directory in it."""
     numbers = re.match(r"v?(\d+)\.(\d+)", version.version) if version is not None else None
     if version is None or numbers is None or version.name not in _IMAGE_VOLUMES:
         return False
@@ -134,7 +134,7 @@ def _image_volume_refusals(pod: Pod, version: RuntimeVersion | None) -> Iterator
 
 
 def runs_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> bool:
-    """Return whether this is the embedded runtime with real processes, not with simulated ones."""
+    """Return whether this is the embedded runtime and its processes are real, not simulated."""
     if version is None or version.name != EMBEDDED:
         return False
     try:
@@ -144,7 +144,7 @@ def runs_processes(status: RuntimeStatus, version: RuntimeVersion | None) -> boo
 
 
 def _what_embedded_refuses(pod: Pod) -> Iterator[str]:
-    """Yield a sentence for each field that the embedded runtime refuses on every machine.
+    """Yield a sentence for each field of the pod that the embedded runtime refuses on every machine.
 
     The runtime's own checks are in `syncpod/runtime/processes/process_spec.py`.
     """

@@ -24,7 +24,7 @@ def hostname_and_domain(pod: Pod, cluster_domain: str = "") -> tuple[str, str]:
 
     Names are cut to 63 characters, then a trailing ``-`` or ``.`` is removed (kubelet_pods.go, v1.36,
     GeneratePodHostNameAndDomain). The domain ends with the cluster's. Difference: without a cluster's domain it is
-    ``<subdomain>.<namespace>.svc``, where the kubelet would leave a trailing dot.
+    ``<subdomain>.<namespace>.svc``; the kubelet would leave a trailing dot.
     """
     spec = pod.spec
     if spec.hostname_override is not None:

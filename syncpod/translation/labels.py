@@ -1,7 +1,7 @@
 """Labels and annotations of sandboxes and containers: the kubelet's, byte for byte, and ours.
 
-With them, crictl and log agents recognise our containers, a container can be killed without its spec, and our
-containers differ from all others.
+They serve crictl and log agents, allow a container to be killed without its spec, and distinguish our containers from
+all others.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from syncpod.translation.context import NodeContext
 
 
 def sandbox_labels(pod: Pod, node: NodeContext) -> dict[str, str]:
-    """Return the pod's own labels, overridden by the kubelet's, and the label that names the sandbox's owner.
+    """Return the pod's own labels, those of the kubelet, which override them, and the label with the sandbox's owner.
 
     labels.go, v1.36, newPodLabels; the last label is ours.
     """
@@ -38,7 +38,7 @@ def container_labels(pod: Pod, container: Container, node: NodeContext) -> dict[
 
 
 def container_annotations(pod: Pod, container: Container, restart_count: int, incarnation: str) -> dict[str, str]:
-    """Return the annotations of a container: enough to compare it with a spec, and to kill it without one.
+    """Return the annotations of a container, with which it can be compared with a spec, and killed without one.
 
     labels.go, v1.36, newContainerAnnotations; the incarnation is ours.
     """

@@ -34,9 +34,9 @@ def container_mounts(
     """Return the container's mounts in the order of its volumeMounts, then /etc/hosts.
 
     :mod:`syncpod.node.directories` makes the files behind them. ``path`` is the container's path in the pod.
-    ``sub_paths`` has, by the mount's index, the source of a part of a volume: the prepared path on the node, or the
-    path inside the image. ``images`` has the runtime's reference to each image volume's image, by the volume's name.
-    Raises :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts).
+    ``sub_paths`` has the sources of parts of volumes, by the mount's index: a prepared path on the node, or a path
+    inside an image. ``images`` has the runtime's reference to each image volume's image, by the volume's name. Raises
+    :class:`ContainerConfigError` (kubelet_pods.go, v1.36, makeMounts).
     """
     volumes = {volume.name: volume for volume in pod.spec.volumes}
     mounts = []
@@ -104,7 +104,7 @@ def manages_etc_hosts(pod: Pod, container: Container, pod_ips: tuple[str, ...]) 
 
 
 def container_place(path: str) -> str:
-    """Return a path in a container as an absolute one; a relative path starts at the root.
+    """Return the absolute form of a path in a container; a relative path starts at the root.
 
     The API accepts both; mirrors volume/util, v1.36, MakeAbsolutePath, and kuberuntime_container.go, makeMounts.
     """
@@ -120,7 +120,7 @@ def _place(pod: Pod, volume: Volume, node: NodeContext) -> Path | None:
 
 
 def _image_mount(pod: Pod, reference: str, image: str, mount: VolumeMount, part: str) -> Mount:
-    """Return the read-only mount of an image, or of a directory in it; the runtime makes it.
+    """Return the read-only mount, which the runtime makes, of an image or of a directory in it.
 
     As in the kubelet, the image's specification includes the pod's annotations.
     """

@@ -1,4 +1,7 @@
-"""The paths of a pod's files. Every name that becomes part of a path is checked here: the runtime checks none."""
+"""The paths of a pod's files.
+
+Every name that becomes part of a path is checked here, since the runtime does not check names.
+"""
 
 import re
 from functools import lru_cache
@@ -35,7 +38,7 @@ def is_uid(uid: str) -> bool:
     return len(uid) <= _NAME_LIMIT and _is_plain(uid)
 
 
-@lru_cache(maxsize=2_000)  # each relist checks each pod, every second; UIDs of removed pods stay, 0.2 KB each
+@lru_cache(maxsize=2_000)  # every relist checks every pod; a removed pod's UID stays cached, 0.2 KB
 def _is_plain(uid: str) -> bool:
     return _UID.fullmatch(uid) is not None
 
@@ -60,7 +63,7 @@ def memory_pod_directory(node: NodeContext, uid: str) -> Path:
 def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None:
     """Return the path of a volume that is made for the pod: ``…/<uid>/volumes/kubernetes.io~<plugin>/<name>``.
 
-    It is below the pod's directory, as in the kubelet, or below its directory in memory for a Secret, and for an
+    It is below the pod's directory, as in the kubelet. A Secret is below the pod's directory in memory, and so is an
     emptyDir in memory on a node that may not mount. None for other kinds. Raises :class:`UnsafeName`.
     """
     plugin = volume_plugin(volume)
@@ -71,7 +74,7 @@ def volume_directory(node: NodeContext, uid: str, volume: Volume) -> Path | None
 
 
 def claim_link(node: NodeContext, uid: str, volume: Volume) -> Path | None:
-    """Return the path of the symlink to the place of a claim's or a driver's volume; None for other kinds.
+    """Return the path of the symlink to a claim's or a driver's volume; None for other kinds.
 
     Raises UnsafeName.
 
@@ -115,7 +118,7 @@ def _csi_devices(node: NodeContext) -> Path:
 
 
 def volume_plugin(volume: Volume) -> str | None:
-    """Return the directory name of the kubelet's plugin, for kinds of volumes that are made for the pod; else None."""
+    """Return the kubelet's plugin, by its directory's name, for a volume that is made for the pod; None for others."""
     kinds = (
         (volume.empty_dir, EMPTY_DIR),
         (volume.config_map, "kubernetes.io~configmap"),

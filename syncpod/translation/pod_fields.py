@@ -1,7 +1,7 @@
 """Translates a runtime's messages about CRI's fields into messages about the Pod's fields, which the user wrote.
 
-A runtime that refuses a configuration may begin its sentence with the field's path in the request, as the embedded one
-does: ``config.mounts[0].propagation: ...``. Here that path becomes the path of the field in the Pod.
+A runtime may refuse a configuration with a sentence that begins with the field's path in the request, as the embedded
+one does: ``config.mounts[0].propagation: ...``. This module replaces that path by the field's path in the Pod.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OF_CONTAINER: Final[Mapping[str, str]] = {
     "linux.security_context.capabilities.add_capabilities": "securityContext.capabilities.add",
     "linux.security_context.capabilities.drop_capabilities": "securityContext.capabilities.drop",
 }
-"""Fields of a container, by their path in ContainerConfig."""
+"""The Pod's fields of a container, by their path in ContainerConfig."""
 
 _OF_POD: Final[Mapping[str, str]] = {
     "hostname": "spec.hostname",
@@ -49,7 +49,7 @@ _OF_POD: Final[Mapping[str, str]] = {
     "linux.security_context.selinux_options": "spec.securityContext.seLinuxOptions",
     "linux.security_context.namespace_options.userns_options": "spec.hostUsers",
 }
-"""Fields of the pod, by their path in PodSandboxConfig; a container's configuration repeats some of them."""
+"""The Pod's own fields, by their path in PodSandboxConfig; a container's configuration repeats some of them."""
 
 _OF_MOUNT: Final[Mapping[str, str]] = {
     "propagation": "mountPropagation",
@@ -72,7 +72,7 @@ def said_of_container(message: str, container: Container, path: str) -> str:
             return _mount(found[0], int(index), below.removeprefix("."), container, path)
         if name not in _OF_CONTAINER or (name in _OF_POD and not _sets(container, _OF_CONTAINER[name])):
             return _of_pod(found)
-        # The environment has more variables than the container's own, so their indices are not those of `env`.
+        # The request has more variables than `env`, so its indices are others.
         at = f"[{index}]" if index is not None and name != "envs" else ""
         return f"{path}.{_OF_CONTAINER[name]}{at}"
 

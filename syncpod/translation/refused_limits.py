@@ -1,8 +1,7 @@
 """Refusals of a pod's limits that the runtime cannot enforce, each with the path of its field.
 
-Difference from the kubelet, whose runtimes enforce all limits: the embedded runtime without access to cgroups never
-creates a container with a limit. A pod that has a limit is not admitted, and a resize may add no limit to a running
-pod.
+The kubelet's runtimes enforce all limits. But the embedded runtime without access to cgroups creates no container with
+a limit. So it admits no pod with a limit, and a resize may add no limit to a running pod.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from syncpod.pod import Pod
 from syncpod.pod.limits import Limits, limited, limits_of
 
 LIMITS_UNENFORCED = "LimitsUnenforced"
-"""The status reason of a pod that is not admitted because of its limits; the kubelet has no such case."""
+"""The status reason of a pod that is not admitted because of its limits; the kubelet has no such reason."""
 
 _PATH = re.compile(r"spec\.(\w+\[\d+\]\.)?resources\.limits\[[^\]]+\]: ")
 
 
 def added_limits(before: Pod, after: Pod) -> Limits:
-    """Return the limits that a resize sets for the first time, as `limits_of`."""
+    """Return the limits that a resize sets for the first time, in the form of `limits_of`."""
     had = set(limits_of(before))
     return tuple(each for each in limits_of(after) if each not in had)
 

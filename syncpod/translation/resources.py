@@ -42,16 +42,16 @@ def cpu_quota(milli_cpu: int) -> int:
 
 
 def bytes_of(amount: Quantity) -> int:
-    """Return an amount in whole bytes, at most CRI's largest number: a sum over containers can be larger."""
+    """Return an amount in whole bytes, reduced to CRI's largest number, since a sum over containers can be larger."""
     return min(amount.value(), _MAX_BYTES)
 
 
 def container_resources(pod: Pod, container: Container, host: Host) -> LinuxContainerResources:
     """Return the container's limits and its oom_score_adj (generateLinuxContainerResources).
 
-    A container without a limit of its own gets the pod-level limit. Huge pages of each size of the machine are limited,
-    to 0 unless requested. Containers get no swap, if the kernel accounts for swap (configureContainerSwapResources,
-    NoSwap).
+    A container without a limit of its own gets the pod-level limit. Huge pages of every size of the machine are
+    limited, to 0 if not requested. If the kernel accounts for swap, containers get none
+    (configureContainerSwapResources, NoSwap).
     """
     requests, limits = read_amounts(container.resources.requests), _bounded(pod, container)
     resources = _linux_resources(requests, limits, host)
@@ -80,7 +80,7 @@ def overhead_resources(pod: Pod, host: Host) -> LinuxContainerResources:
 
 
 def hugepage_limits(amounts: Amounts, host: Host) -> list[HugepageLimit]:
-    """Return the limit for each size of pages that the machine has, 0 for a size without an amount (HugePageLimits).
+    """Return the limit for each of the machine's sizes of huge pages; 0 for a size without an amount (HugePageLimits).
 
     Empty if cgroups cannot limit them: containerd would ignore the kubelet's limits, and CRI-O would refuse them.
     """
@@ -129,13 +129,13 @@ def _page_size(size: int) -> str:
 
 
 def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
-    """Return the container's oom_score_adj, -997 to 1000: the more memory it requests, the later it is killed.
+    """Return the container's oom_score_adj, from -997 to 1000: a container that requests more memory is killed later.
 
-    ``memory_bytes`` is the node's. A burstable container gets 3 to 999, and a sidecar is never killed before the main
-    container that requests least. The excess of the pod-level request over the containers' is divided equally
-    (qos/policy.go, v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts only for a pod that is
-    static, or critical by its priority (types/pod_update.go, IsNodeCriticalPod). Otherwise the kernel would spare a pod
-    that the node itself evicts like any other.
+    ``memory_bytes`` is the node's. A burstable container gets 3 to 999, and a sidecar at most the score of the main
+    container that requests least. The containers share equally the part of the pod-level request beyond their own
+    requests (qos/policy.go, v1.36, GetContainerOOMScoreAdjust). The class `system-node-critical` counts only for a pod
+    that is static, or critical by its priority (types/pod_update.go, IsNodeCriticalPod). The kernel would otherwise
+    spare a pod that the node evicts like any other.
     """
     if pod.spec.priority_class_name == "system-node-critical" and is_critical(pod):
         return _GUARANTEED
@@ -152,7 +152,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_bytes: int) -> int:
 
 
 def _share_of_the_rest(pod: Pod) -> int:
-    """Return each container's share, in bytes, of the pod-level memory request minus those of its containers.
+    """Return each container's equal share, in bytes, of the pod-level memory request beyond the containers' own.
 
     kubelet/qos/helpers.go, v1.36, remainingPodMemReqPerContainer.
     """

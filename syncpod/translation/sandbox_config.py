@@ -16,8 +16,8 @@ from syncpod.translation.security import sandbox_security_context
 def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: str) -> PodSandboxConfig:
     """Return the sandbox's config; equal arguments give equal configs.
 
-    Used for RunPodSandbox and again for each CreateContainer and PullImage in that sandbox. ``node.host.resolver`` is
-    the host's current resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
+    RunPodSandbox has it, and again each CreateContainer and PullImage for that sandbox. ``node.host.resolver`` is the
+    host's current resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
     :class:`~syncpod.translation.paths.UnsafeName` for names that lead out of their directories.
     """
     meta = pod.metadata
@@ -51,8 +51,8 @@ def runtime_handler(pod: Pod) -> str:
 def _port_mappings(pod: Pod) -> list[PortMapping]:
     """Return every port of main containers and sidecars; the runtime ignores those without a host port.
 
-    Duplicate ports of a container count once, compared by name or, if unnamed, by all fields (container/helpers.go,
-    MakePortMappings). Difference: the kubelet leaves out sidecars, so their host ports are silently not mapped.
+    Duplicate ports of a container count once: those with one name or, without names, equal in all fields
+    (container/helpers.go, MakePortMappings). Difference: the kubelet silently leaves out the host ports of sidecars.
     """
     sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
     return [mapping for container in (*pod.spec.containers, *sidecars) for mapping in _container_ports(container)]

@@ -51,7 +51,7 @@ _LARGEST_USER_ID = 2**31 - 1
 
 
 def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
-    """Return the pod's namespaces: the node's where the pod shares them, else its own.
+    """Return the pod's namespaces: the node's if the pod shares them, else its own.
 
     Each container has its own pid namespace, unless the pod shares one; with ``target_id`` it joins that container's.
     The pid mode is always set, since an unset one means the sandbox's namespace (NamespacesForPod;
@@ -74,7 +74,7 @@ def namespace_options(pod: Pod, target_id: str = "") -> NamespaceOption:
 
 
 def sandbox_security_context(pod: Pod) -> LinuxSandboxSecurityContext:
-    """Return the sandbox's security context: confined by RuntimeDefault, and privileged if any container is.
+    """Return the sandbox's security context: with the profiles RuntimeDefault, and privileged if any container is.
 
     Mirrors generatePodSandboxLinuxConfig. The namespaces are always set, since defaulting gives every pod a security
     context; the kubelet omits them for a pod without one.
@@ -98,8 +98,8 @@ def container_security_context(
 ) -> LinuxContainerSecurityContext:
     """Return the container's security context; its own settings override the pod's.
 
-    Without runAsUser it has the image's user, or uid 0 if the image names none (getImageUser). ``path`` is the
-    container's path in the pod. Raises :class:`ContainerConfigError` (determineEffectiveSecurityContext).
+    Without runAsUser the container has the image's user, or uid 0 if the image names none (getImageUser). ``path`` is
+    the container's path in the pod. Raises :class:`ContainerConfigError` (determineEffectiveSecurityContext).
     """
     pod_security = pod.spec.security_context or PodSecurityContext()
     security = effective_security_context(pod, container)
@@ -149,7 +149,8 @@ def effective_security_context(pod: Pod, container: Container) -> SecurityContex
 def verify_run_as_non_root(pod: Pod, container: Container, image: ImageStatus | None) -> None:
     """Raise :class:`ContainerConfigError`, in the kubelet's words, if runAsNonRoot is set and the user may be root.
 
-    Only numbers count: a user name in the image proves nothing (security_context_others.go, verifyRunAsNonRoot).
+    Only a numeric user counts: a user name in the image proves nothing (security_context_others.go,
+    verifyRunAsNonRoot).
     """
     security = effective_security_context(pod, container)
     if not security.run_as_non_root:
@@ -242,7 +243,7 @@ def _local_profile(profile: SeccompProfile, node: NodeContext, path: str) -> str
 
 
 def _apparmor(profile: AppArmorProfile | None, path: str) -> tuple[SecurityProfile | None, str]:
-    """Return the AppArmor profile, and its older spelling for runtimes that lack the newer field."""
+    """Return the AppArmor profile, and its older form for runtimes without the newer field."""
     match profile.type if profile is not None else None:
         case "RuntimeDefault":
             return SecurityProfile(profile_type=SecurityProfile.RuntimeDefault), "runtime/default"

@@ -29,7 +29,7 @@ _SAFE: Mapping[str, tuple[int, int]] = {
     "net.ipv4.tcp_slow_start_after_idle": (4, 15),
     "net.ipv4.tcp_notsent_lowat": (4, 6),
 }
-"""The safe sysctls, and the kernel version since which each belongs to a namespace."""
+"""The safe sysctls, each with the first kernel version in which it belongs to a namespace."""
 _OF_IPC = re.compile(r"kernel\.(sem|shm|shmall|shmmax|shmmni|shm_rmid_forced|msg|msgmax|msgmnb|msgmni)|fs\.mqueue\..*")
 _PATTERN = re.compile(r"[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9])?)*([./]?\*)?|\*")
 _LONGEST = 253
@@ -41,7 +41,7 @@ class SysctlPatternInvalid(ValueError):
 
 @dataclass(frozen=True)
 class AllowedSysctls:
-    """The sysctls that pods may set on a node: its kernel's safe ones, and those that its owner allows."""
+    """The sysctls that pods may set on a node: those that are safe on its kernel, and those that its owner allows."""
 
     names: Mapping[str, Namespace]
     prefixes: Mapping[str, Namespace]
@@ -68,10 +68,10 @@ class AllowedSysctls:
 
 
 def allowed_sysctls(kernel: str, unsafe: Iterable[str] = ()) -> AllowedSysctls:
-    """Return the sysctls that pods may set on a kernel of this release, given the unsafe ones that are allowed.
+    """Return the sysctls that pods may set on a kernel of this release, given the allowed `unsafe` ones.
 
     Each of ``unsafe`` is a name, or a prefix followed by ``*``. Raises :class:`SysctlPatternInvalid` if one is
-    malformed, or belongs to no namespace and so would change the node.
+    malformed, or is of no namespace and so would change the node.
     """
     found = re.match(r"(\d+)\.(\d+)", kernel)
     release = (int(found[1]), int(found[2])) if found else (0, 0)
