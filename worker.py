@@ -23,11 +23,11 @@ SERVED = ServedByNode(
     task_queue=node_task_queue,  # node/<name of the node>
     workflows=(PodWorkflow, NodeWorkflow),
     activities=lambda node, pod_orders: (
-        *steps(node),  # of a pod's workflow: pull_image, create_sandbox, start_container, kill_pod, ...
-        *questions(node),  # of clients, without a workflow: would the node admit this pod?
-        *node_steps(pod_orders),  # of the node's workflow: begin, change and end the workflows of its pods
+        *steps(node),  # steps of a pod's workflow: pull_image, create_sandbox, start_container, kill_pod, ...
+        *questions(node),  # queries of clients, without a workflow: would the node admit this pod?
+        *node_steps(pod_orders),  # steps of the node's workflow: begin, change and end the workflows of its pods
     ),
-    # Only if it has joined a fleet, and on the fleet's server: fleet-node/<name of the node>
+    # On the fleet's server, and only for a node that has joined it: fleet-node/<name of the node>
     fleet_activities=lambda member: (*fleet_answers(member), remote_command_answer(member.run)),
 )
 

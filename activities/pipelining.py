@@ -237,7 +237,7 @@ async def _until(*ends: asyncio.Future[Any]) -> None:
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
 
 
-# --- what is made before the turn ------------------------------------------------------------------------------------
+# --- before the turn --------------------------------------------------------------------------------------------------
 
 
 class Preparation(Ahead):

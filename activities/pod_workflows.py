@@ -56,7 +56,7 @@ class PodWorkflowSteps:
 
     @activity.defn(name=NodeStepName.DELETE_POD.value)
     async def delete_pod(self, request: DeletePodWorkflow) -> PodWorkflowResult:
-        """Order a pod's workflow to end it (`PodOrders.end`). Raises a retryable ApplicationError without an answer."""
+        """Have a pod's workflow end the pod (`PodOrders.end`). Raises a retryable ApplicationError if it is silent."""
         return await self._orders.end(request)
 
     @activity.defn(name=NodeStepName.DELETE_PODS.value)

@@ -83,7 +83,7 @@ class Fences:
         self._newest: OrderedDict[tuple[str, str], dict[str, FenceClaim]] = OrderedDict()
         """The newest claim of each lane, by the pod's UID and incarnation."""
         self._over: OrderedDict[tuple[str, str], float] = OrderedDict()
-        """By life whose fences are still kept: the monotonic time at which the life ended, oldest first."""
+        """For each life whose fences are still kept, the monotonic time of its end; oldest first."""
         self._turns: dict[tuple[str, str], _Turn] = {}
 
     @asynccontextmanager

@@ -99,7 +99,7 @@ class PreStops:
         return target.id in self._reported and (reported is None or reported.reason != PRE_STOP_FAILED)
 
     def outcome(self, target: KillTarget, *, has_earlier_try: bool) -> StepEvent | None:
-        """Return the event to report about a container's hook once the kill has ended, if any, and forget the hook.
+        """Return the event to report about a container's hook, if any, after the end of its kill, and forget the hook.
 
         `has_earlier_try` is True if the kill was tried before, perhaps by a worker that has died.
         """

@@ -96,7 +96,8 @@ class LockedLedger:
     def refusal(self, ref: PodRef, pod: Pod, capacity: Capacity, *, matches: bool = True) -> Refusal | None:
         """Return why the pod does not fit on the node beside all others; None if it fits.
 
-        An earlier life of the pod stops counting. `matches`: the node has the labels that the pod requires.
+        An earlier life of the pod stops counting. `matches` tells whether the node has the labels that the pod
+        requires.
         """
         self._strike(ref.uid)
         return self._taken.refusal(demand_of(pod), capacity, matches=matches)
@@ -165,7 +166,8 @@ class LockedLedger:
 
         The caller notifies them. They then no longer count as waiting; a pod whose resize is tried again in vain waits
         again. So a pod that no longer needs the resize is notified once in vain, and not each time a pod ends. Only as
-        many rejected pods are notified as fit now, since there may be many. `trigger` is why there may be room.
+        many rejected pods are notified as fit now, since there may be many. `trigger` is the reason why there may be
+        room.
         """
         waiting = [each for each in self._put_off.values() if each.trigger is None]
         self._put_off.update((each.ref.uid, replace(each, trigger=trigger)) for each in waiting)

@@ -1,4 +1,4 @@
-"""remove_container: remove containers of a pod from the runtime, after stopping those that are to be stopped."""
+"""remove_container: remove containers of a pod from the runtime, some of them after stopping them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class _Start:
         return self.container.lifecycle is not None and self.container.lifecycle.post_start is not None
 
     async def _go_on(self, prepared: Prepared) -> StepResult | None:
-        """Start the container made before its turn; None if there is none, or it cannot be used, or got no answer."""
+        """Start the container that was made before its turn, if there is one and it can be used; else return None."""
         asked = prepared.configured
         if asked is None or asked.created is None:
             return None
@@ -298,8 +298,8 @@ class _Start:
     async def _check_stop_signal(self, container_id: str) -> None:
         """Remove the container again if the runtime has silently dropped its stop signal. Raises PodFault.
 
-        A runtime that supports stop signals reports a container's stop signal (CRI-O only in a verbose status). Before
-        that, the runtime does not announce whether it supports them.
+        A runtime that supports stop signals reports a container's stop signal (CRI-O only in a verbose status). There
+        is no earlier way to learn whether a runtime supports them.
         """
         lifecycle = self.container.lifecycle
         if lifecycle is None or lifecycle.stop_signal is None:

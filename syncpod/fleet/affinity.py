@@ -58,7 +58,7 @@ class Neighbors:
         return ""
 
     def score(self, node: NodeOffer) -> int:
-        """Return the sum of the weights of the preferences that a node meets; each nearby pod counts them once more."""
+        """Return a node's score: the weight of each preference, times the number of nearby pods that it applies to."""
         return sum(
             weight * counts.get(domain, 0)
             for weight, term, counts in self._wishes
@@ -68,8 +68,8 @@ class Neighbors:
     def _is_near(self, node: NodeOffer) -> bool:
         """Say whether a node meets all required terms of the pod's affinity.
 
-        The first pod of a group with affinity to each other has no pod to be near yet. It may go to any node that has
-        the topology's labels.
+        If the pod is the first of a group that must be together, there is no pod to be near yet, and any node with the
+        topology's labels will do.
         """
         domains = [_domain(term, node) for term in self._near]
         if not self._near_to and self._could_be_first:

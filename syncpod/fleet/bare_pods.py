@@ -98,9 +98,9 @@ def decide_bare(
 ) -> WorkloadDecision:
     """Decide what is next for a pod. `members` are its copies: at most one, unless a node was lost.
 
-    `grace` is the pod's grace period, and `numbers` are those of new copies. If there are two copies, one is removed,
-    as `syncpod.fleet.presence.choose_copy` decides. A copy that has ended counts as available, so none is made in its
-    place.
+    `grace` is the pod's grace period. New copies get their numbers from `numbers`. If there are two copies, one is
+    removed, as `syncpod.fleet.presence.choose_copy` decides. A copy that has ended counts as available, so it is not
+    replaced.
     """
     spec = RolloutSpec(
         _ONE, 1, max_surge=0, max_unavailable=1, recreate=True, deadline=None, when_lost=rule, grace=grace

@@ -119,8 +119,8 @@ def decide_daemons(
     """Decide what a DaemonSet does next. The order of nodes and pods does not matter.
 
     A node gets a second pod only as a surge, and only while no other pod is ending there. `nodes` has the nodes that a
-    survey has found. A pod on any other node stays. `numbers` are those of new pods. `unread` are nodes that the last
-    survey could not read; `nodes` has the finding of an earlier survey about them, if there was one.
+    survey has found. A pod on any other node stays. New pods get their numbers from `numbers`. `unread` are nodes that
+    the last survey could not read; for these, `nodes` has the result of an earlier survey, if there was one.
     """
     return _DaemonSetDecider(spec, nodes, members, state, now, numbers, unread).decision()
 
@@ -213,7 +213,7 @@ class _DaemonSetDecider:
         return not member.leaving and not member.ended and member.name not in self._going
 
     def _there(self, node: str) -> list[Member]:
-        """Return the pods that count on a node, the most valuable one first."""
+        """Return the pods on a node that count, the most valuable one first."""
         found = [member for member in self._members if member.node == node]
         return leaving_order(filter(self._counts, found))[::-1]
 

@@ -35,7 +35,7 @@ class PodThere:
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
-    """The id of the workflow of the workload that it belongs to; "" = none."""
+    """The workflow id of its workload; "" = it has none."""
     leaving: bool = False
     """It is being deleted: it still takes room, but no longer counts for the spread."""
     apart_from: tuple[PodAffinityTerm, ...] = ()

@@ -87,8 +87,8 @@ class Placement:
 def place(pod: Pod, nodes: Iterable[NodeOffer], *, owner: str = "") -> Placement:
     """Choose a node for a defaulted pod. The order of the nodes does not matter.
 
-    `owner` is the workflow id of the workload that the pod belongs to. Pods of one owner are kept apart unless the pod
-    has spread constraints of its own. Raises ValueError for an invalid quantity, which validation refuses earlier.
+    `owner` is the workflow id of the pod's workload. Pods of one owner are kept apart unless the pod has spread
+    constraints of its own. Raises ValueError for an invalid quantity, which validation refuses earlier.
     """
     offers = sorted(nodes, key=lambda node: node.name)
     if pod.spec.scheduling_gates:

@@ -1,7 +1,7 @@
 """The revisions of a workload: which templates were applied, when, and how each rollout ended.
 
 Mirrors pkg/controller/deployment/util, v1.36 (revisions are numbered upwards, and a template that is applied again gets
-a new number) and kubectl's rollback.go. Difference: the result of its rollout is kept with each revision.
+a new number) and kubectl's rollback.go. Difference: each revision also has the result of its rollout.
 """
 
 from __future__ import annotations

@@ -141,8 +141,7 @@ class WorkloadDecision:
     says: str = ""
     """How the rollout stands, in one sentence."""
     stalled: str = ""
-    """A sentence about a rollout that has made no progress within its deadline, with the thing that it waits for; "" if
-    it is not stuck."""
+    """A sentence with the reason if the rollout has made no progress within its deadline; "" if it is not stuck."""
     look_again: datetime | None = None
     """The next time at which the decision can change without a new report; None = never."""
     counts: Counts = Counts()
@@ -153,7 +152,7 @@ class WorkloadDecision:
 def decide(
     spec: RolloutSpec, members: Iterable[Member], state: RolloutState, now: datetime, numbers: Iterator[int]
 ) -> WorkloadDecision:
-    """Decide what a Deployment does next. The order of its pods does not matter. `numbers` are those of new pods.
+    """Decide what a Deployment does next. The order of its pods does not matter. New pods get numbers from `numbers`.
 
     A decision never creates more than `replicas + max_surge` pods in all, and never withdraws an available pod if fewer
     than `replicas - max_unavailable` would remain available. Pods on lost nodes that are written off do not count.
@@ -174,7 +173,7 @@ def why_rolled_back(failing: Member, good: str) -> str:
 
 
 def _what_keeps(member: Member) -> str:
-    """Say why a pod is not available: its message, or else the thing that it lacks."""
+    """Say why a pod is not available: by its message, or else by its state."""
     if member.message and member.presence == "Ready":
         return f"{member.called}: {member.message.rstrip('.')}"  # kube-scheduler's sentences end with a full stop
     return why_unavailable(member)
@@ -358,7 +357,7 @@ class _DeploymentDecider:
             self._state = replace(state, arrived=False, setbacks=0, held_until=None)
 
     def _stalled(self, what_now: str) -> str:
-        """Return a sentence with the thing that the rollout waits for, if its progress deadline has passed; else ""."""
+        """Return a sentence with the reason if the rollout has passed its progress deadline; "" if it has not."""
         since, limit = self._state.progressed_at, self._spec.deadline
         if since is None or limit is None or self._state.arrived or self._is_complete():
             return ""

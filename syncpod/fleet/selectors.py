@@ -36,8 +36,8 @@ def narrowed(
 ) -> LabelSelector | None:
     """Return a selector narrowed by a pod's own labels.
 
-    It also requires the pod's value of each label in `same`, and any other value of each label in `other`. A label that
-    the pod does not have is ignored (mergeLabelSetWithSelector; applyPodAffinityTerm for mismatchLabelKeys).
+    The result also requires the pod's value of each label in `same`, and any other value of each label in `other`. A
+    label that the pod does not have is ignored (mergeLabelSetWithSelector; applyPodAffinityTerm for mismatchLabelKeys).
     """
     if selector is None:
         return None

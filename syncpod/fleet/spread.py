@@ -85,7 +85,7 @@ class Spread:
         return [0 if crowd is None else 100 if most == 0 else 100 * (most + least - crowd) // most for crowd in crowds]
 
     def _crowd(self, node: NodeOffer, nodes: Sequence[NodeOffer]) -> int | None:
-        """Return how many pods are in a node's domains, weighted by topology; None if it lacks a required label."""
+        """Return the weighted number of pods in a node's domains; None if the node lacks a required label."""
         keys = [each.rule.topology_key for each in self._soft]
         if self._needs_every_label and any(key not in node.labels for key in keys):
             return None

@@ -51,7 +51,8 @@ class Situation:
     nodes: Sequence[NodeOffer] | None = None
     """The nodes of the last survey; None = there was none."""
     unread: Collection[str] = ()
-    """The nodes that the last survey could not read. `nodes` has what an earlier survey of this run found of them."""
+    """The nodes that the last survey could not read. For these, `nodes` has the result of an earlier survey of this
+    run."""
     counts: Counts = field(default_factory=Counts)
     """The numbers of the last decision, even if an earlier run made it."""
     is_placed: bool = False

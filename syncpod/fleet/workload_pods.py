@@ -32,7 +32,7 @@ def owner_of(workload: WorkloadDocument) -> str:
 
 
 def revision_of(template: PodTemplate) -> str:
-    """Return a template's revision: a digest, which equal templates share and different ones in practice do not."""
+    """Return a template's revision, a digest: equal templates have the same, and in practice no others have it."""
     return hashlib.sha256(canonical_json(template).encode()).hexdigest()[:_DIGITS]
 
 

@@ -152,7 +152,7 @@ class Fleet:
         return self._make(self.authorities()[0], _common_name("syncpod gate"), hosts, usages, now, GATE_LIFE)[1]
 
     def issue_commander(self, now: datetime) -> Pair:
-        """Return a certificate of the oldest authority with which a command reaches a node's own endpoint.
+        """Return a certificate, of the oldest authority, by which a command reaches a node's own endpoint.
 
         The certificate is valid for minutes and has no record. The gate does not accept it, since it names no node.
         """

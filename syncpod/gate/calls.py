@@ -209,7 +209,7 @@ class NodeCalls:
         ), _as_it_is
 
     def _answering(self, node: str, asked: _Answering, request: _M) -> _M:
-        """Return an answer to a task for the server, with the node's own identity and the server's own token."""
+        """Return a node's answer to a task, with the node's own identity and the server's own token, for the server."""
         self._require_namespace(asked.namespace)
         token = self._tokens.unbind(node, asked.task_token)
         if token is None:

@@ -40,7 +40,7 @@ class Machines:
         return serial in self._known and hmac.compare_digest(self._known[serial].encode(), _digest(proof).encode())
 
     def lets_in(self, serial: str, proof: str) -> bool:
-        """Return whether a caller with this proof, "" = none, may use this certificate. The first proof is recorded."""
+        """Return whether a caller with this proof ("" = none) may use this certificate. The first proof is recorded."""
         path = self._directory / serial
         if serial not in self._known:
             if _PROOF.fullmatch(proof) is not None:

@@ -14,7 +14,7 @@ from syncpod.rare_lines import RareLines
 log = logging.getLogger(__name__)
 
 QUIET_SECONDS: Final = 10.0
-"""A refusal of the same call of the same node is only counted for this long."""
+"""Seconds after a line in which refusals of the same call of the same node are only counted."""
 
 
 class GoneCalls(logging.Filter):

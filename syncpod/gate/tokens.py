@@ -29,11 +29,11 @@ class TaskTokens:
         self._key = key
 
     def bind(self, node: str, token: bytes) -> bytes:
-        """Return the token that a node is given for a token of the server."""
+        """Return the node's token for a token of the server."""
         return _PREFIX + self._code(node, token) + token
 
     def unbind(self, node: str, bound: bytes) -> bytes | None:
-        """Return the server's token for one that a node presents; None if this node was never given it."""
+        """Return the server's token for a node's token; None if this node was never given it."""
         code, token = bound[len(_PREFIX) :][:_CODE_BYTES], bound[len(_PREFIX) + _CODE_BYTES :]
         is_ours = bound.startswith(_PREFIX) and hmac.compare_digest(code, self._code(node, token))
         return token if is_ours else None

@@ -1,7 +1,7 @@
 """Decides which events of a node are written, so that repeated events do not flood the cluster.
 
-Mirrors client-go's tools/record/events_cache.go (v0.36), EventCorrelator, with its figures. Difference: the count of an
-event is kept by the part of the node that causes it. So the count continues after a restart of the worker.
+Mirrors client-go's tools/record/events_cache.go (v0.36), EventCorrelator, with its figures. Difference: the part of the
+node that causes an event keeps the event's count, which thus continues after a restart of the worker.
 """
 
 from __future__ import annotations

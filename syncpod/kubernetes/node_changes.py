@@ -70,7 +70,7 @@ def server(*, answers: bool) -> list[NodeChange]:
 
 
 def written(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[NodeChange]:
-    """Return the events for a change that the node has written to its own Node: of its readiness, or a reboot.
+    """Return the events for a change that the node has written to its Node: another readiness, or a reboot.
 
     A change from Unknown counts too: a controller sets that while reports are missing. A new Node, whose `before` is
     empty, counts as not ready before: a kubelet registers first, and reports a moment later that it is ready.

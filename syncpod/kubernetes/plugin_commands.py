@@ -53,7 +53,8 @@ def words(command: str, namespace: str, pod: str, asked: Mapping[str, Sequence[s
         if not flags[flag] and value != "true":
             raise CommandInvalid(f"--{flag}: takes no value")
         found.append(f"--{flag}={value}" if flags[flag] else f"--{flag}")
-    # Each is one word, so a value that begins with a dash is no flag, and a pod that is called like a kind is no kind.
+    # Each argument has its prefix: so a value that begins with a dash is no flag, and a pod named like a kind is no
+    # kind.
     return command, f"--namespace={namespace}", *found, f"pod/{pod}"
 
 

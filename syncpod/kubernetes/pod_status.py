@@ -146,7 +146,7 @@ def versioned_patch(given: Mapping[str, Any], status: Mapping[str, Any]) -> dict
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two values are the same to an API server, which leaves out what is empty."""
+    """Return whether two values are the same to an API server, which leaves out empty fields."""
     return bool(_normal(one) == _normal(other))
 
 

@@ -133,9 +133,9 @@ async def _refuse(_requests: object, context: Any) -> None:
 
 
 def signers(keys: Keys) -> dict[str, Callable[[bytes], bytes]]:
-    """Return functions by the name of a call that commands a workflow. Each returns the serialized request, signed.
+    """Return a function for each call that commands a workflow, by the call's name. It signs the serialized request.
 
-    Each raises ValueError for a request that cannot be parsed.
+    It raises ValueError for a request that cannot be parsed.
     """
 
     def sign(place: PayloadPlace, purpose: str, payloads: Payloads) -> None:

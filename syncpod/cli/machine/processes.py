@@ -64,7 +64,7 @@ def end(process: ProcessIdentity, *, patience_seconds: float) -> bool:
 def _has_ended(handle: int, process: ProcessIdentity, seconds: float) -> bool:
     """Wait until a process ends, at most `seconds`; return whether it has ended.
 
-    While a thread of a killed process waits for a hanging disk, the kernel does not report the end, or close the
+    While a thread of an ending process waits for a hanging disk, the kernel does not report the end, or close the
     process's files. Nothing of the process runs then, so it counts as ended.
     """
     until = time.monotonic() + seconds
@@ -95,7 +95,7 @@ def start_detached(
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own, with its output in `log`; it inherits the descriptors `keep`.
 
-    It runs in `directory`. Ctrl-C in this terminal does not reach it. With -1 it gets our `umask`. Raises BadInput if
+    It runs in `directory`. Ctrl-C in this terminal does not reach it. A `umask` of -1 means ours. Raises BadInput if
     the program cannot be run.
     """
     with contextlib.suppress(FileNotFoundError):

@@ -146,7 +146,7 @@ def _address(temporal: Temporal) -> list[str]:
 
 
 def _spared(settings: UnitSettings) -> list[str]:
-    """Return the setting by which the kernel kills pods before this process; a user's manager may not set it."""
+    """Return the setting by which the kernel, out of memory, kills pods first; a user's manager may not set it."""
     return [f"OOMScoreAdjust={NODE}"] if settings.system else []
 
 

@@ -1,4 +1,4 @@
-"""Chooses the systemd units of a state directory's node, and keeps `up` and `down` away from a node of systemd's."""
+"""Chooses the systemd units of a state directory's node; keeps `up` and `down` away from a node that systemd serves."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def as_unit(server: ServerRecord, *, guard: bool) -> DevServerUnit:
 
 
 def require_fleet_not_installed(state_dir: Path) -> None:
-    """Raise BadInput if systemd serves the fleet of a state directory, since `fleet up` and `fleet down` must not."""
+    """Raise BadInput if systemd serves the fleet of a state directory: then it must not be started or ended here."""
     if not systemd.installed(state_dir, (FLEET_WORKER, FLEET_GATE)):
         return
     us, flag = program(), "" if systemd.is_system() else "--user "

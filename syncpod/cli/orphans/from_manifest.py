@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def record_from(manifest: Pod, orphan: FoundOrphan, node: str) -> PodRecord:
-    """Return the record of a pod in the runtime that was made from this manifest, which has been admitted.
+    """Return the record of a pod in the runtime, made from the pod's manifest, which has been admitted.
 
     UID, incarnation and creation time come from the runtime's objects. Raises Failure if these objects do not name the
     incarnation, or if running containers were not made from the manifest: an adoption would restart them.

@@ -281,7 +281,7 @@ class _Placing:
             self._symlinks[where, name] = (made.st_dev, made.st_ino)
 
     def _remove_leading_out(self) -> None:
-        """Remove the symlinks that lead out. This comes last: where a symlink leads depends on the other entries."""
+        """Remove the symlinks that lead out. This comes last: the end of a symlink depends on the other entries."""
         leading = [(where, name, how) for where, name in self._symlinks if (how := self._leads_out(where, name))]
         for where, name, how in leading:
             try:

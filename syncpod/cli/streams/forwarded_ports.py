@@ -23,7 +23,7 @@ _LOCALHOST: Final = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class ForwardedPort:
-    """A local port, 0 = any free one, and the pod's port that it leads to."""
+    """A local port (0 = any free one), and the pod's port that it leads to."""
 
     local: int
     remote: int

@@ -35,7 +35,7 @@ _HEALTHY: Final = timedelta(minutes=10)
 _NO_TIME: Final = timedelta(0)
 _PULLS: Final = ("ImagePullBackOff", "ErrImagePull")
 _PLAIN: Final = re.compile(r"[^:,;]*")
-"""The end of a text of several parts. Without it, "by itself" would seem to belong to the last part only."""
+"""A text of one part. Behind a text of several parts, "by itself" would seem to belong to the last part only."""
 _SANDBOX: Final = StepName.CREATE_SANDBOX.value
 _MISSING: Final = re.compile(r'(configmap|secret) "[^"]+" not found$')
 """The end of the message of a wait that the node ends once an object appears."""
@@ -289,7 +289,7 @@ def _under_way(step: StepUnderWay, clock: Clock) -> str:
 
 
 def what_is_due(wait: Wait, one: Explanation) -> str:
-    """Return what happens at the end of a wait, such as `app starts again`; "again" only if it has run before."""
+    """Return the event at the end of a wait, such as `app starts again`; "again" only if it has run before."""
     if wait.reason.startswith(_PULLS):
         return f"the image of {wait.subject} is pulled again"
     if wait.is_of_a_kill:
@@ -372,7 +372,7 @@ def _no_end(container: Explained, one: Explanation, clock: Clock) -> str:
 
 
 def _shown(ends: Sequence[End]) -> list[End]:
-    """Return the newest ends, after the newest end of each other kind of cause; at most ENDS_SHOWN of either."""
+    """Return the newest ends, after the last end of each cause that these lack; at most ENDS_SHOWN of either."""
     newest = {end.cause.kind: place for place, end in enumerate(ends)}
     recent = range(max(0, len(ends) - ENDS_SHOWN), len(ends))
     others = sorted(place for place in newest.values() if place not in recent)

@@ -69,13 +69,13 @@ def owner_of(pod: PlacedPod) -> str:
 
 
 def pending_row(owner: str, pod: PendingPod, now: datetime) -> tuple[str, ...]:
-    """Return the cells of the line of a pod that no node is known to have, the wide ones too."""
+    """Return the cells, also the wide ones, of the line of a pod that is not known to be on a node."""
     cells = (pod.name, f"0/{pod.containers}", "Pending", "0", age(pod.created, now))
     return (*cells, NONE, pod.node or NONE, owner)
 
 
 def pending_document(namespace: str, labels: Mapping[str, str], pod: PendingPod) -> dict[str, Any]:
-    """Return a pod that no node is known to have as a v1 Pod, with the reason. `labels` are its template's."""
+    """Return a pod that is not known to be on a node as a v1 Pod, with the reason. `labels` are its template's."""
     meta = {"name": pod.name, "namespace": namespace, "labels": dict(labels), **_created(pod.created)}
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": pod.why}
     return {

@@ -118,7 +118,7 @@ def _precedes(step: HistoryEvent, other: HistoryEvent) -> bool:
 
 
 def _ended(event: HistoryEvent) -> tuple[int, str] | None:
-    """Return the id of the event that scheduled the step which has ended, and the outcome; None for other events."""
+    """If this event ends a step, return the id of the event that scheduled the step, and the outcome; else None."""
     if event.HasField("activity_task_completed_event_attributes"):
         return event.activity_task_completed_event_attributes.scheduled_event_id, "done"
     if event.HasField("activity_task_failed_event_attributes"):

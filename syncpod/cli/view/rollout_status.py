@@ -44,7 +44,7 @@ def rollout_status(view: WorkloadView, revision: int = 0) -> RolloutStatus:
         return RolloutStatus("failed", f"{named} exceeded its progress deadline: {view.stalled}")
     updated = min(view.updated if is_target else 0, view.desired)
     waiting = f"Waiting for {named} rollout to finish"
-    if traits.is_per_node and view.complete:  # they count a lost or cordoned node, but the rollout does not
+    if traits.is_per_node and view.complete:  # the numbers count lost and cordoned nodes, the rollout does not
         return RolloutStatus("done", f"{named} successfully rolled out")
     if updated < view.desired:
         said = f"{updated} out of {view.desired} new {traits.pods} have been updated"

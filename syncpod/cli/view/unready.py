@@ -21,7 +21,7 @@ def unready(pod: Pod) -> str:
 
 
 def _containers(pod: Pod, word: str) -> list[str]:
-    """Return a phrase for each container that keeps the pod from being ready; `word` is the status before them."""
+    """Return a phrase for each container that keeps the pod from being ready; `word` is the status before it."""
     init = list(_init_containers(pod, word))
     return [*init, *_main_containers(pod, word, behind=bool(init))]
 

@@ -47,7 +47,7 @@ def described(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
 
 
 def described_without_node(namespace: str, pod: PendingPod, why: str, now: datetime) -> list[str]:
-    """Return what ``describe`` prints of a pod that is on no node yet; `why` is a clause."""
+    """Return the lines that ``describe`` prints of a pod that is on no node yet; `why` is a clause."""
     return list(
         pairs(
             [
@@ -72,7 +72,7 @@ def explained(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
 
 
 def explained_without_node(namespace: str, pod: PendingPod, why: str) -> list[str]:
-    """Return what ``explain`` prints of a pod that is on no node yet; `why` is a clause."""
+    """Return the lines that ``explain`` prints of a pod that is on no node yet; `why` is a clause."""
     rows = [("Pod", f"{namespace}/{pod.name}"), ("Now", "Pending, on no node yet"), ("Why", why)]
     rows += [("Next", f"the fleet tries again; `syncpod fleet explain --placement {pod.name}` says more of each node")]
     return [f"{name}:".ljust(13) + text for name, text in rows]
