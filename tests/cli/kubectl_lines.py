@@ -28,7 +28,7 @@ UNDERSTOOD: Final[Mapping[str, str]] = {
     "get -f pod.yaml": "",
     "describe pod web": "",
     "describe node n1": "",
-    "apply -f pod.yaml": "",
+    "apply -f pod.yaml": "labels and annotations that the manifest lacks are removed, also those that `label` has set",
     "apply -f pod.yaml --server-side": "as without it: fields have no managers",
     "apply --server-side --force-conflicts -f pod.yaml": "as without both: fields have no managers",
     "apply -f pod.yaml --validate=strict": "manifests are always checked strictly",

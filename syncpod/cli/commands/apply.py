@@ -42,8 +42,8 @@ def apply(given: ApplyOptions) -> None:
     """Create or change pods, ConfigMaps and Secrets.
 
     A pod may change as Kubernetes lets it change: images, CPU and memory (see `resize`), labels, annotations,
-    activeDeadlineSeconds, added tolerations. Takes what `kubectl get -o yaml` prints. Every document is checked before
-    anything is done.
+    activeDeadlineSeconds, added tolerations. It becomes what the manifest has: labels and annotations that the manifest
+    lacks are removed. Takes what `kubectl get -o yaml` prints. Every document is checked before anything is done.
 
     ConfigMaps and Secrets are kept on this machine, for the pods of its node. Secrets are kept in memory: apply them
     again after a reboot. Neither is ever sent to the Temporal server.
