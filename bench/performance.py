@@ -30,7 +30,7 @@ WARNING: Final = (
 async def against_kubelet(version: str, say: Callable[[str], None]) -> tuple[str, str]:
     """Measure all sides on a containerd of this version, and write the page; return its new text, and "".
 
-    If the times are void, the page stays as it is, and the result is the measurements, and the sentence with the
+    If the times are void, the page stays as it is, and the measurements are returned with a sentence that has the
     reason. Raises `Missing` if the machine lacks a part, and TimeoutError.
     """
     before = machine.load()

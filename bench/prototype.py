@@ -42,7 +42,7 @@ _ONCE: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """A pod: the CRI configurations of its sandbox and containers, each as `packed` returns it."""
+    """A pod: the CRI configurations of its sandbox and containers, each in the form that `packed` returns."""
 
     sandbox: str
     init_containers: list[str]

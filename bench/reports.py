@@ -1,4 +1,4 @@
-"""When a kubelet and a node report a pod as Running."""
+"""Measures when a kubelet and a node report a pod as Running."""
 
 from __future__ import annotations
 

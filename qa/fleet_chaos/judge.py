@@ -126,8 +126,8 @@ def instances_of(
 ) -> Iterator[Instance]:
     """A pod's instances with the times of their ends.
 
-    The end is the noted one, else the death of the node. An instance that has neither and no longer lives is counted
-    in the verdict's figures; its end is taken to be its start.
+    The end is the noted one, else the death of the node. An instance without either that no longer lives counts in the
+    verdict's figures, and its end is taken to be its start.
     """
     ends = {note.id: note.at for note in notes if note.what == "END"}
     starts = [note for note in notes if note.what == "START"]

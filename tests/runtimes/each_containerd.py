@@ -1,4 +1,4 @@
-"""Runs tests of the client on each containerd: the embedded runtime lacks or words many things differently."""
+"""Runs tests of the client on each containerd: the embedded runtime lacks many answers, or words them differently."""
 
 from __future__ import annotations
 
