@@ -16,7 +16,7 @@ from syncpod.messages.identity import PodRef
 T = TypeVar("T")
 
 REMEMBERED = 10_000
-"""The most incarnations whose newest fences are kept; the least recently used one is dropped first. A fence guards
+"""The most lives whose newest fences are kept; the least recently used one is dropped first. A fence guards
 against a stalled try within one process (a new process has no older tries), so it need not outlive its pod by long.
 """
 KEPT_SECONDS = 600.0
@@ -90,7 +90,7 @@ class Fences:
     async def acting(self, ref: PodRef, claim: FenceClaim, holder: Holder, *, lane: str = "") -> AsyncIterator[None]:
         """Hold the pod for the block; with a `lane`, hold only that lane beside the pod.
 
-        Claims are compared within an incarnation, but the pod is held by its UID, so that two incarnations of a static
+        Claims are compared within a life, but the pod is held by its UID, so that two lives of a static
         pod never act together. Raises StaleFence when a newer claim has been seen, before or while waiting, and the
         errors of `holder.interruptible`.
         """

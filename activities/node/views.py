@@ -13,7 +13,7 @@ again."""
 
 
 class LastViews:
-    """Keeps the listing that the newest step of each incarnation has returned.
+    """Keeps the listing that the newest step of each life has returned.
 
     Only steps make anything for a pod, one after the other. So for the first try of the step with the very next fence,
     the listing has everything that was made. It lacks exits since then, and changes by other processes.
@@ -37,7 +37,7 @@ class LastViews:
     def before(self, ref: PodRef, fence: int, attempt: int) -> ObservedPod | None:
         """Return the listing with which this attempt of this step may begin; None if it has to read the pod.
 
-        For the first step of an incarnation it is empty: nothing was made before.
+        For the first step of a life it is empty: nothing was made before.
         """
         if attempt > 1:
             return None

@@ -46,7 +46,7 @@ async def end_earlier_lives(attempt: StepAttempt, listed: Sequence[SandboxSummar
     about to remove anyway is left alone too. Each container has `grace_seconds`, counted from the step's scheduling.
 
     Returns the UID of a pod that was left alone and still has a ready sandbox: while it runs, no first sandbox may be
-    made. Returns "" if there is none, and for an incarnation that already has a sandbox on the node. Mirrors
+    made. Returns "" if there is none, and for a life that already has a sandbox on the node. Mirrors
     pod_workers.go, v1.36, allowPodStart (a static pod starts when the last one of its full name has ended) and
     HandlePodCleanups (running pods without a source are killed). If the worker dies after a kill, the node removes the
     remains, as the tombstone allows. Raises CriError, OSError, and the errors of `end_life` and `remove_life`.

@@ -44,7 +44,7 @@ from syncpod.translation.pod_fields import said_of_container
 async def start_container(attempt: StepAttempt, request: StartContainer) -> StepResult:
     """Create and start one container, or adopt an existing instance of that name and restart.
 
-    The step looks for the instance of this restart and incarnation, and looks again after each inconclusive answer:
+    The step looks for the instance of this restart and life, and looks again after each inconclusive answer:
 
     - It runs, or has exited after its start: it is adopted. If it has exited, it is never started again.
     - This try created it, perhaps before its turn (`activities.pipelining`): it is started.
@@ -212,7 +212,7 @@ class _Start:
         return StepResult(outcome=Outcome.IMAGE_ABSENT)
 
     def _instance(self, view: ObservedPod) -> ObservedContainer | None:
-        """Return this incarnation's newest instance with this restart number or a later one; None if there is none."""
+        """Return this life's newest instance with this restart number or a later one; None if there is none."""
         ours = (
             each
             for each in view.containers
@@ -340,7 +340,7 @@ class _Start:
         return target.id if target is not None else ""
 
     async def _refuse_stranger(self, reserved: NameReserved) -> None:
-        """Raise PodFault if a container of another node or incarnation has the name. That container is left alone."""
+        """Raise PodFault if a container of another node or life has the name. That container is left alone."""
         identity = {POD_UID_LABEL: self.request.ref.uid, CONTAINER_NAME_LABEL: self.container.name}
         if reserved.holder_id:
             holders = await self.cri.list_containers(id=reserved.holder_id)

@@ -258,7 +258,7 @@ class _Writer:
         with self._using():
             try:
                 self._file.write(
-                    [self._without_secrets(TaskRecords(life, entry.at, lines=(entry,))) for life, entry in entries]
+                    [self._without_secrets(TaskRecords(life, entry.at, entries=(entry,))) for life, entry in entries]
                 )
             except (sqlite3.Error, OSError) as error:
                 self._failed(error)
@@ -410,7 +410,7 @@ class _Writer:
     def _new_commands(self, records: TaskRecords) -> Iterator[HistoryEntry]:
         """Yield the commands that are new to this process, and whose senders are not known."""
         known = self._known.get(records.life, _Known()).commands
-        for entry in (each for each in records.lines if each.is_command):
+        for entry in (each for each in records.entries if each.is_command):
             if (entry.at, entry.subject) not in known and not self._file.has_sender(records.life, entry):
                 yield entry
 
@@ -442,7 +442,7 @@ class _Writer:
         instances = {(each.container, each.restart): each for each in records.instances}
         before = self._known.get(records.life, _Known())
         ended = frozenset(key for key, each in instances.items() if each.has_ended)
-        commands = frozenset((entry.at, entry.subject) for entry in records.lines if entry.is_command)
+        commands = frozenset((entry.at, entry.subject) for entry in records.entries if entry.is_command)
         self._known[records.life] = _Known(instances, ended | (before.log_ends & instances.keys()), commands)
         self._runs[workflow_id] = run_id, records.at
 
@@ -464,7 +464,9 @@ class _Writer:
         hide = of_process.redact
         return replace(
             records,
-            lines=tuple(replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in records.lines),
+            entries=tuple(
+                replace(each, reason=hide(each.reason), outcome=hide(each.outcome)) for each in records.entries
+            ),
             events=tuple(replace(each, message=hide(each.message)) for each in records.events),
             instances=tuple(
                 replace(each, exit=_exit_without_secrets(each.exit), log_end=hide(each.log_end))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from syncpod.journal.causes import End, OutsideChange, changes_of, ends_of, failed_hooks
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance, due_of
 
 _NO_TIME: Final = timedelta(0)
@@ -113,7 +113,7 @@ class Explained:
 class Explanation:
     """A life of a pod at a moment."""
 
-    records: PodRunRecords
+    records: LifeRecords
     """The records that were known at that moment."""
     at: datetime
     phase: str
@@ -177,7 +177,7 @@ class Explanation:
 
 
 def explain(
-    records: PodRunRecords,
+    records: LifeRecords,
     at: datetime,
     *,
     past: bool = False,
@@ -200,7 +200,7 @@ def explain(
     is_being_deleted = known.gone is None and _is_being_deleted(known, present)
     if known.gone is not None:
         waits = ()
-    ends = ends_of(known.instances, known.lines, known.events, _memory_limits(records.present))
+    ends = ends_of(known.instances, known.entries, known.events, _memory_limits(records.present))
     statuses = {each.get("name", ""): each for each in present.get("containers", ())}
     names = [*statuses, *(name for name in ends if name not in statuses)]
     names += sorted({each.container for each in known.instances} - set(names))
@@ -213,7 +213,7 @@ def explain(
         )
         for name in names
     )
-    noted = changes_of(entry for entry in known.lines if since is None or entry.at >= since)
+    noted = changes_of(entry for entry in known.entries if since is None or entry.at >= since)
     changes = tuple(sorted((*noted, *failed_hooks(known.events, since)), key=lambda each: each.at))
     return Explanation(
         records=known,
@@ -271,7 +271,7 @@ def _under_way(present: Mapping[str, Any], doing: Mapping[tuple[str, str], str])
     )
 
 
-def as_of(records: PodRunRecords, at: datetime) -> PodRunRecords:
+def as_of(records: LifeRecords, at: datetime) -> LifeRecords:
     """Return the records of a life that were known at a moment. An instance that ended later was running then."""
     instances = tuple(
         each if each.ended_at is None or each.ended_at <= at else _still_running(each)
@@ -282,13 +282,13 @@ def as_of(records: PodRunRecords, at: datetime) -> PodRunRecords:
         records,
         gone=records.gone if records.gone is not None and records.gone <= at else None,
         seen=min(records.seen, at),
-        lines=tuple(entry for entry in records.lines if entry.at <= at),
+        entries=tuple(entry for entry in records.entries if entry.at <= at),
         events=tuple(each for each in records.events if each.first <= at),
         instances=instances,
     )
 
 
-def life_at(lives: list[PodRunRecords], at: datetime) -> PodRunRecords | None:
+def life_at(lives: list[LifeRecords], at: datetime) -> LifeRecords | None:
     """Return the life at a moment, or else the last one before it; None if there was none yet."""
     return next((each for each in reversed(lives) if each.begun <= at), None)
 
@@ -318,13 +318,13 @@ def _waits_now(present: Mapping[str, Any]) -> tuple[Wait, ...]:
     )
 
 
-def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
+def _waits_then(records: LifeRecords, at: datetime, *, is_served: bool) -> tuple[Wait, ...]:
     """Return the waits that were under way at a moment: their subject has neither started nor taken a step.
 
     A wait that is due goes on as long as the node cannot act.
     """
     newest: dict[str, HistoryEntry] = {}
-    for entry in records.lines:
+    for entry in records.entries:
         if entry.kind == "hold":
             newest[entry.subject] = entry
         elif entry.kind == "step":
@@ -340,19 +340,19 @@ def _waits_then(records: PodRunRecords, at: datetime, *, is_served: bool) -> tup
     )
 
 
-def _is_being_deleted(records: PodRunRecords, present: Mapping[str, Any]) -> bool:
+def _is_being_deleted(records: LifeRecords, present: Mapping[str, Any]) -> bool:
     if present:
         return bool(present.get("deletion"))
-    return any(_sets_grace(entry) for entry in records.lines)
+    return any(_sets_grace(entry) for entry in records.entries)
 
 
 def _sets_grace(entry: HistoryEntry) -> bool:
     return entry.kind == "update" and entry.fact in (Fact.DELETED, Fact.GRACE_SHORTENED)
 
 
-def _grace_ends(records: PodRunRecords, present: Mapping[str, Any]) -> datetime | None:
+def _grace_ends(records: LifeRecords, present: Mapping[str, Any]) -> datetime | None:
     """Return when the grace period of a deletion ends. A later deletion may have shortened it."""
-    asked = [entry for entry in records.lines if _sets_grace(entry)]
+    asked = [entry for entry in records.entries if _sets_grace(entry)]
     deletion = present.get("deletion") or {}
     begun = _moment(deletion.get("at"))
     if not asked and begun is not None:
@@ -360,9 +360,9 @@ def _grace_ends(records: PodRunRecords, present: Mapping[str, Any]) -> datetime 
     return min((due for entry in asked if (due := due_of(entry)) is not None), default=None)
 
 
-def _is_followed(records: PodRunRecords) -> bool:
+def _is_followed(records: LifeRecords) -> bool:
     """Return whether a pod was applied during the deletion, and the deletion was not repeated after that."""
-    noted = [entry.fact for entry in records.lines if entry.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
+    noted = [entry.fact for entry in records.entries if entry.fact in (Fact.SUCCESSOR_APPLIED, Fact.SUCCESSOR_DROPPED)]
     return bool(noted) and noted[-1] == Fact.SUCCESSOR_APPLIED
 
 

@@ -387,12 +387,12 @@ def _write(connection: sqlite3.Connection, records: TaskRecords) -> int:
     """Write the records of one life; return how many were new or changed."""
     life, at = records.life, microseconds(records.at)
     _end_earlier_lives(connection, life, at)
-    first = min((microseconds(each.at) for each in records.lines), default=at)
+    first = min((microseconds(each.at) for each in records.entries), default=at)
     row = connection.execute(
         _WRITE_LIFE, _storable((*life, min(first, at), at, at if records.is_gone else None, records.present))
     ).fetchone()
     number, before = row[0], connection.total_changes
-    connection.executemany(_WRITE_ENTRY, (_entry_row(number, each) for each in records.lines))
+    connection.executemany(_WRITE_ENTRY, (_entry_row(number, each) for each in records.entries))
     connection.executemany(_WRITE_EVENT, (_event(number, each) for each in records.events))
     connection.executemany(_WRITE_INSTANCE, (_instance(number, each) for each in records.instances))
     return connection.total_changes - before

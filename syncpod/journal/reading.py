@@ -28,7 +28,7 @@ from syncpod.lifecycle.exit import Exit
 
 
 @dataclass(frozen=True)
-class PodRunRecords:
+class LifeRecords:
     """All records of one life of a pod, oldest first."""
 
     life: PodLife
@@ -40,7 +40,7 @@ class PodRunRecords:
     """When nothing of it was left; None while it exists."""
     present: dict[str, Any] = field(default_factory=dict)
     """Its state when last seen, as in `TaskRecords.present`."""
-    lines: tuple[HistoryEntry, ...] = ()
+    entries: tuple[HistoryEntry, ...] = ()
     events: tuple[EventRecord, ...] = ()
     instances: tuple[Instance, ...] = ()
     """Instances by container, in the order of their numbers."""
@@ -50,7 +50,7 @@ class NoJournal(Exception):
     """There is no journal to read. The text says why, in one sentence."""
 
 
-def lives_of(state_dir: Path, namespace: str, name: str) -> list[PodRunRecords]:
+def lives_of(state_dir: Path, namespace: str, name: str) -> list[LifeRecords]:
     """Return the journal's records of each life of the pods with this name, oldest first. Blocks.
 
     Raises NoJournal.
@@ -142,9 +142,9 @@ class JournalSummary:
     """How many lives of pods have ended since then."""
     ends: int
     """How many instances have ended since then."""
-    restless: tuple[tuple[PodRunRecords, int], ...]
+    restless: tuple[tuple[LifeRecords, int], ...]
     """The pods with the most ends since then and how many each has, sorted by that number, highest first."""
-    due: tuple[PodRunRecords, ...] = ()
+    due: tuple[LifeRecords, ...] = ()
     """The pods for which something is due at a known time: their present state, without most records."""
 
 
@@ -167,7 +167,7 @@ def node_summary(state_dir: Path, since: datetime, *, most: int) -> JournalSumma
         return JournalSummary(there, gone, ends, restless, tuple(_due(connection)))
 
 
-def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
+def _due(connection: sqlite3.Connection) -> Iterator[LifeRecords]:
     """Yield the lives with a known due time: the end of a back-off, of the active deadline, or of a deletion's grace.
 
     A life that is being deleted includes its lines, which say when its grace period was shortened.
@@ -180,7 +180,7 @@ def _due(connection: sqlite3.Connection) -> Iterator[PodRunRecords]:
     for number, *life, begun, seen, text in rows:
         present = json.loads(text)
         entries = tuple(_entries(connection, number)) if present.get("deletion") else ()
-        yield PodRunRecords(PodLife(*life), moment(begun), moment(seen), present=present, lines=entries)
+        yield LifeRecords(PodLife(*life), moment(begun), moment(seen), present=present, entries=entries)
 
 
 @contextmanager
@@ -215,15 +215,15 @@ def _quoted(path: Path) -> str:
     return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> PodRunRecords:
+def _life_records(connection: sqlite3.Connection, row: tuple[Any, ...]) -> LifeRecords:
     number, namespace, name, uid, incarnation, begun, seen, gone, present = row
-    return PodRunRecords(
+    return LifeRecords(
         life=PodLife(namespace, name, uid, incarnation),
         begun=moment(begun),
         seen=moment(seen),
         gone=_when(gone),
         present=json.loads(present) if present else {},
-        lines=tuple(_entries(connection, number)),
+        entries=tuple(_entries(connection, number)),
         events=tuple(_events(connection, number)),
         instances=tuple(_instances(connection, number)),
     )

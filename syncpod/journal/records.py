@@ -252,7 +252,7 @@ class TaskRecords:
     life: PodLife
     at: datetime
     """The workflow's time at that moment."""
-    lines: tuple[HistoryEntry, ...] = ()
+    entries: tuple[HistoryEntry, ...] = ()
     events: tuple[EventRecord, ...] = ()
     instances: tuple[Instance, ...] = ()
     present: str = ""

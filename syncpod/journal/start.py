@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from syncpod.go_durations import go_duration
 from syncpod.journal.error_text import one_line
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import SENDER, SERVER_AWAY, Absence, EventRecord, Fact, HistoryEntry, Instance, due_of
 
 _NOTHING: Final = timedelta(0)
@@ -63,7 +63,7 @@ class Start:
 
 
 def start_of(
-    records: PodRunRecords, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
+    records: LifeRecords, *, container: str = "", restart: int | None = None, absences: Sequence[Absence] = ()
 ) -> Start | None:
     """Return the newest start of a pod, or of one `container`, or the start number `restart`; None if there is none.
 
@@ -82,7 +82,7 @@ def start_of(
         return None
     *_, instance = max(wanted, key=lambda found: found[:2])
     at = _begin(records, instance)
-    recorded = _one_after_the_other(records.lines)
+    recorded = _one_after_the_other(records.entries)
     done = _done(recorded, instance, at)
     others = {each.container for each in records.instances} - {instance.container}
     entries = [
@@ -92,7 +92,7 @@ def start_of(
         and (done is None or entry.at <= done)
         and not (entry.kind == "hold" and entry.subject in others)
     ]
-    results = list(_probes(records.lines, instance, at))
+    results = list(_probes(records.entries, instance, at))
     ready = next((entry.at for entry in results if entry.fact == Fact.READINESS_SUCCESS), None)
     phases = sorted([*_phases(entries, instance), *map(_moment, results)], key=lambda phase: phase.begun)
     before = [each for each in records.instances if each.container in others]
@@ -123,14 +123,14 @@ def _begun(entry: HistoryEntry) -> datetime:
     return entry.at - timedelta(milliseconds=entry.took_ms)
 
 
-def _begin(records: PodRunRecords, instance: Instance) -> datetime:
+def _begin(records: LifeRecords, instance: Instance) -> datetime:
     """Return when the cause of a start was recorded."""
     if instance.restart == 0:
-        added = [entry.at for entry in records.lines if _adds(entry, instance.container)]
-        return added[0] if added else records.lines[0].at if records.lines else records.begun
+        added = [entry.at for entry in records.entries if _adds(entry, instance.container)]
+        return added[0] if added else records.entries[0].at if records.entries else records.begun
     before = [
         entry
-        for entry in records.lines
+        for entry in records.entries
         if (entry.kind, entry.subject, entry.restart) == ("exit", instance.container, instance.restart - 1)
     ]
     if not before:  # the workflow never recorded that end, or newer lines have displaced it
@@ -142,7 +142,7 @@ def _begin(records: PodRunRecords, instance: Instance) -> datetime:
         return next(ended, None) or instance.started_at or records.begun
     if not before[0].reason:
         return before[0].at
-    decided = [entry.at for entry in records.lines if entry.kind == "decision" and entry.at <= before[0].at]
+    decided = [entry.at for entry in records.entries if entry.kind == "decision" and entry.at <= before[0].at]
     return decided[-1] if decided else before[0].at
 
 

@@ -95,13 +95,13 @@ def write_events(events: Iterable[EventRecord]) -> list[dict[str, Any]]:
 
 
 def read_history(answer: Iterable[Any]) -> list[HistoryEntry]:
-    """Return the lines of a pod's history in the answer of a query. Raises ValidationError."""
+    """Return the entries of a pod's history in the answer of a query. Raises ValidationError."""
     return [_ENTRY.validate_python(each) for each in answer]
 
 
-def write_history(lines: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
-    """Return lines of a pod's history in the form that a query returns."""
-    return [_ENTRY.dump_python(each, mode="json") for each in lines]
+def write_history(entries: Iterable[HistoryEntry]) -> list[dict[str, Any]]:
+    """Return entries of a pod's history in the form that a query returns."""
+    return [_ENTRY.dump_python(each, mode="json") for each in entries]
 
 
 FORESEE_ADMISSION: Final = "foresee_admission"

@@ -20,7 +20,7 @@ def in_order(pod: Pod) -> tuple[Container, ...]:
 def has_come_to(pod: Pod, view: ObservedPod, name: str, sandbox_id: str) -> bool:
     """Say whether the pod's start has come to this container, and nothing else has happened in the pod.
 
-    `view` is the pod without earlier incarnations. Its one ready sandbox is the given one. In this sandbox, every init
+    `view` is the pod without earlier lives. Its one ready sandbox is the given one. In this sandbox, every init
     container before this one has succeeded, and every main container before it runs. Nothing else was ever made,
     except, perhaps, this container itself. False for a pod with sidecars, which take turns with other containers.
     """

@@ -22,7 +22,7 @@ from syncpod.pod.wire import ForeignText
 class StepInput(Message):
     """The input that all steps have in common.
 
-    ``fence`` only grows over the life of an incarnation. The node runs one step per pod at a time, and refuses a fence
+    ``fence`` only grows over a life. The node runs one step per pod at a time, and refuses a fence
     older than the newest one. So a stalled attempt can never act after its successor.
     """
 

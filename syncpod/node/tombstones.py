@@ -1,9 +1,9 @@
 """Tombstones: a node's records of pods' lives that are over.
 
 Once a life has a tombstone, its remains may be removed at any time, its UID is free, and a Temporal server restored
-from a backup starts no deleted pod again. Each tombstone is an empty file, named after UID and incarnation: a pod that
-is applied again under its UID has another incarnation. The file's time is that of the deletion. Old files, and the
-oldest of too many, are removed.
+from a backup starts no deleted pod again. Each tombstone is an empty file, named after UID and incarnation: the next
+life under the UID has another incarnation. The file's time is that of the deletion. Old files, and the oldest of too
+many, are removed.
 """
 
 from __future__ import annotations

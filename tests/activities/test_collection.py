@@ -280,26 +280,26 @@ async def test_a_life_is_over_if_its_pod_is_deleted_and_what_cannot_be_noted_is_
 async def test_another_life_under_the_uid_finds_nothing_of_one_whose_removal_was_cut_off(bench: Bench) -> None:
     """A static pod has the same UID in each life, so it would find the files of the last one in its volumes."""
     scratch = [{"name": "scratch", "emptyDir": {}}]
-    elder = bench.pod(volumes=scratch, uid=str(uuid.uuid4()), name="static")
-    await left_by_a_kill(elder)
-    volume = elder.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch"
+    earlier = bench.pod(volumes=scratch, uid=str(uuid.uuid4()), name="static")
+    await left_by_a_kill(earlier)
+    volume = earlier.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch"
     (volume / "file").write_text("of the last life")
-    heir = bench.pod(volumes=scratch, uid=elder.uid, name="static", incarnation="life-2")
-    made = await heir.create_sandbox()
-    view = await heir.view()
+    later = bench.pod(volumes=scratch, uid=earlier.uid, name="static", incarnation="life-2")
+    made = await later.create_sandbox()
+    view = await later.view()
     assert (made.outcome, [each.incarnation for each in view.sandboxes]) == (Outcome.DONE, ["life-2"])
     assert (view.containers, list(volume.iterdir())) == ((), [])
 
 
 async def test_a_pod_of_the_same_name_neither_waits_for_what_was_left_nor_tells_of_it(bench: Bench) -> None:
-    elder = bench.pod(name="again")
-    life = await left_by_a_kill(elder)
-    heir = bench.pod(name="again")
-    made = await heir.create_sandbox()
+    earlier = bench.pod(name="again")
+    life = await left_by_a_kill(earlier)
+    later = bench.pod(name="again")
+    made = await later.create_sandbox()
     assert (made.outcome, made.events) == (Outcome.DONE, ())
-    assert len((await elder.view()).sandboxes) == 1
+    assert len((await earlier.view()).sandboxes) == 1
     assert await Collector(bench.node).remove(life, never_asked)
-    assert [each.ready for each in (await heir.view()).sandboxes] == [True]
+    assert [each.ready for each in (await later.view()).sandboxes] == [True]
 
 
 async def test_a_removal_that_a_start_under_way_prevents_is_put_off(

@@ -21,7 +21,7 @@ from syncpod.messages.steps import StepInput
 from syncpod.translation.context import NodeContext
 from syncpod.translation.names import POD_UID_LABEL
 
-OURS = PodRef(namespace="default", name="web", uid="heir")
+OURS = PodRef(namespace="default", name="web", uid="later")
 
 
 async def test_ending_an_earlier_pod_stops_once_a_newer_step_has_arrived(tmp_path: Path) -> None:
@@ -29,8 +29,8 @@ async def test_ending_an_earlier_pod_stops_once_a_newer_step_has_arrived(tmp_pat
     stopped: list[str] = []
 
     async def listed(**_: Any) -> tuple[SandboxSummary, ...]:
-        labels = {POD_UID_LABEL: "elder"}
-        return (SandboxSummary("s", 0, "elder", "web", "default", "SANDBOX_READY", None, labels, {}, ""),)
+        labels = {POD_UID_LABEL: "earlier"}
+        return (SandboxSummary("s", 0, "earlier", "web", "default", "SANDBOX_READY", None, labels, {}, ""),)
 
     async def read(uid: str, *, made: object = None) -> ObservedPod:
         attempt.supersede()

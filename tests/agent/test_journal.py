@@ -29,8 +29,8 @@ from syncpod.api.client import SOCKET_NAME, settle_journal
 from syncpod.journal.causes import changes_of
 from syncpod.journal.file import FILE_NAME, JournalFile
 from syncpod.journal.reading import (
+    LifeRecords,
     NoJournal,
-    PodRunRecords,
     absences_of,
     gaps_of,
     last_sign_of,
@@ -111,7 +111,7 @@ def break_file(path: Path) -> None:
 def restarts_in(context: NodeContext) -> list[int]:
     """The numbers of the instances in all recorded exits; empty if there is no journal yet."""
     try:
-        return [line.restart for each in lives_of(context.state_dir, "default", "web") for line in each.lines]
+        return [line.restart for each in lives_of(context.state_dir, "default", "web") for line in each.entries]
     except NoJournal:
         return []
 
@@ -122,17 +122,17 @@ def has_senders(context: NodeContext, number: int) -> bool:
         found = lives_of(context.state_dir, "default", "web")
     except NoJournal:
         return False
-    return sum(line.kind == SENDER for each in found for line in each.lines) == number
+    return sum(line.kind == SENDER for each in found for line in each.entries) == number
 
 
-def only(context: NodeContext) -> PodRunRecords:
+def only(context: NodeContext) -> LifeRecords:
     (found,) = lives_of(context.state_dir, "default", "web")
     return found
 
 
 async def test_what_is_published_is_in_the_file_within_seconds(context: NodeContext, journal: Journal) -> None:
     running = asyncio.create_task(journal.run())
-    journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
+    journal.take("pod/default/web", "run", shown(entries=(exit_line(1),)))
     await until(lambda: restarts_in(context) == [0])
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -147,7 +147,7 @@ async def test_a_reader_has_all_that_the_worker_has_heard_written_first(
     pods = NodePods(context, PublishedPods(context), settle_journal=journal.settle)
     serving = asyncio.create_task(ApiServer(pods).run())
     await until((context.state_dir / SOCKET_NAME).exists)
-    journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
+    journal.take("pod/default/web", "run", shown(entries=(exit_line(1),)))
     assert await asyncio.to_thread(asking) == ""
     assert restarts_in(context) == [0]
 
@@ -155,7 +155,7 @@ async def test_a_reader_has_all_that_the_worker_has_heard_written_first(
         raise sqlite3.OperationalError("database or disk is full")
 
     monkeypatch.setattr(JournalFile, "write", full)
-    journal.take("pod/default/web", "run", shown(lines=(exit_line(1), exit_line(2))))
+    journal.take("pod/default/web", "run", shown(entries=(exit_line(1), exit_line(2))))
     assert await asyncio.to_thread(asking) == "database or disk is full"
     monkeypatch.undo()
     assert await asyncio.to_thread(asking) == ""
@@ -242,7 +242,7 @@ async def test_no_link_to_another_log_is_followed(context: NodeContext, journal:
 
 
 async def test_a_run_is_asked_only_for_what_is_new_and_another_run_for_everything(journal: Journal) -> None:
-    published = shown(1, lines=(exit_line(1),))
+    published = shown(1, entries=(exit_line(1),))
     for run in ("first", "first", "second"):
         journal.take("pod/default/web", run, published)
         assert await journal.flush()
@@ -251,14 +251,14 @@ async def test_a_run_is_asked_only_for_what_is_new_and_another_run_for_everythin
 
 async def test_the_next_worker_writes_what_a_killed_one_could_not(context: NodeContext) -> None:
     killed = Journal(context)
-    killed.take("pod/default/web", "run", shown(1, lines=(exit_line(1),)))
+    killed.take("pod/default/web", "run", shown(1, entries=(exit_line(1),)))
     assert await killed.flush()
-    killed.take("pod/default/web", "run", shown(2, lines=(exit_line(2, 1),)))  # never written
+    killed.take("pod/default/web", "run", shown(2, entries=(exit_line(2, 1),)))  # never written
     following = Journal(context)
     everything = (exit_line(1), exit_line(2, 1), exit_line(3, 2))
-    following.take("pod/default/web", "run", shown(3, lines=everything))
+    following.take("pod/default/web", "run", shown(3, entries=everything))
     assert await following.flush()
-    assert only(context).lines == everything
+    assert only(context).entries == everything
     for each in (killed, following):
         await each.close()
 
@@ -402,14 +402,14 @@ async def test_who_sent_a_command_is_asked_once_and_kept(context: NodeContext) -
         of_process.add(["hunter2"])
         journal = Journal(context, ask_server=ask)
         running = asyncio.create_task(journal.run())
-        journal.take("pod/default/web", "run", shown(50, lines=(*commands, line(50, "signal", "pleg", "x"))))
+        journal.take("pod/default/web", "run", shown(50, entries=(*commands, line(50, "signal", "pleg", "x"))))
         await until(partial(has_senders, context, known))
-        journal.take("pod/default/web", "run", shown(51, lines=commands))
+        journal.take("pod/default/web", "run", shown(51, entries=commands))
         assert await journal.flush()
         running.cancel()
         await asyncio.wait([running])
         await journal.close()
-    assert [each.what for each in changes_of(only(context).lines)] == [
+    assert [each.what for each in changes_of(only(context).entries)] == [
         "apply: generation 1",
         f"restart: an operator restarts app, by ***{'x' * 193}",
         "apply: generation 2, by the node",
@@ -434,7 +434,7 @@ async def test_a_defect_in_the_look_up_of_senders_is_logged_and_does_not_end_it(
     journal = Journal(context, ask_server=fail_once)
     running = asyncio.create_task(journal.run())
     line = HistoryEntry(at(30), "signal", "restart", reason="an operator restarts app", fact=Fact.ASKED)
-    journal.take("pod/default/web", "run", shown(30, lines=(line,)))
+    journal.take("pod/default/web", "run", shown(30, entries=(line,)))
     await until(partial(has_senders, context, 1))
     assert "look-up of senders failed" in caplog.text
     running.cancel()
@@ -477,17 +477,17 @@ async def test_a_full_disk_costs_the_journal_and_nobody_else(
     log_of(context, 0, "last words")
     with small_disk(context.state_dir) as disk:
         journal = Journal(context)
-        journal.take("pod/default/web", "run", shown(lines=(exit_line(1),)))
+        journal.take("pod/default/web", "run", shown(entries=(exit_line(1),)))
         assert await journal.flush()
         more = tuple(exit_line(each, each, reason="x" * 1000) for each in range(1, 100))
         with filled(disk) as fill:
             for _ in range(3):
                 fill()
-                journal.take("pod/default/web", "run", shown(9, lines=more))
+                journal.take("pod/default/web", "run", shown(9, entries=more))
                 await journal.keep(REF, [ended()])
                 assert not await journal.flush()
         assert await journal.flush()
-        assert (len(only(context).lines), only(context).instances[0].log_end) == (100, "last words\n")
+        assert (len(only(context).entries), only(context).instances[0].log_end) == (100, "last words\n")
         await journal.close()
     said = [record.message for record in caplog.records if record.name == "syncpod.agent.journal"]
     assert said == [
@@ -499,7 +499,7 @@ async def test_a_full_disk_costs_the_journal_and_nobody_else(
 async def test_a_broken_file_is_set_aside_with_a_warning_and_what_is_known_is_told_anew(
     context: NodeContext, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    published = shown(1, lines=(exit_line(1),), instances=(ended(),))
+    published = shown(1, entries=(exit_line(1),), instances=(ended(),))
     journal.take("pod/default/web", "run", published)
     assert await journal.flush()
     break_file(context.state_dir / FILE_NAME)
@@ -507,7 +507,7 @@ async def test_a_broken_file_is_set_aside_with_a_warning_and_what_is_known_is_to
     journal.take("pod/default/web", "run", published)
     assert await journal.flush()
     assert published.asked == [at(1), None]
-    assert (only(context).lines, only(context).instances) == ((exit_line(1),), (ended(),))
+    assert (only(context).entries, only(context).instances) == ((exit_line(1),), (ended(),))
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert "a new one is begun, and the old one is kept as" in warning
     assert len(list(context.state_dir.glob("journal.db.broken"))) == 1
@@ -517,7 +517,7 @@ async def test_both_lives_are_written_if_a_pod_follows_another_of_its_name(
     context: NodeContext, journal: Journal
 ) -> None:
     second = PodLife("default", "web", "uid-2", "inc-2")
-    journal.take("pod/default/web", "run-1", shown(1, lines=(exit_line(1),), is_gone=True))
+    journal.take("pod/default/web", "run-1", shown(1, entries=(exit_line(1),), is_gone=True))
     journal.take("pod/default/web", "run-2", shown(2, second))
     assert await journal.flush()
     lives = lives_of(context.state_dir, "default", "web")

@@ -17,7 +17,7 @@ from syncpod.api.views.text import Columns
 from syncpod.cli.actions.events import lines
 from syncpod.cli.machine import own_journal
 from syncpod.cli.temporal import pod_queries, pod_source
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import SENDER, EventRecord, HistoryEntry, PodLife
 from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.steps import Fault
@@ -218,9 +218,9 @@ async def test_the_history_of_a_pod_that_temporal_has_forgotten_is_what_the_jour
         HistoryEntry(at, SENDER, "delete", reason="somebody"),
     )
 
-    def last_life(_server: tuple[str, str], namespace: str, wanted: str) -> PodRunRecords | None:
+    def last_life(_server: tuple[str, str], namespace: str, wanted: str) -> LifeRecords | None:
         life = PodLife(namespace, wanted, "u")
-        return PodRunRecords(life, at, at, gone=at + timedelta(seconds=9), lines=lines) if wanted == name else None
+        return LifeRecords(life, at, at, gone=at + timedelta(seconds=9), entries=lines) if wanted == name else None
 
     monkeypatch.setattr(own_journal, "last_life", last_life)
     shown = await syncpod("history", name, "-o", "json")

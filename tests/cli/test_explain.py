@@ -23,7 +23,7 @@ from syncpod.cli.view.explanation_document import document
 from syncpod.cli.view.node_explanation import lines as node_lines
 from syncpod.journal.explain import Explanation, explain
 from syncpod.journal.file import FILE_NAME, SIGN_NAME, JournalFile, Limits
-from syncpod.journal.reading import JournalSummary, PodRunRecords
+from syncpod.journal.reading import JournalSummary, LifeRecords
 from syncpod.journal.records import (
     RESTART_OF_ALL,
     SERVER_AWAY,
@@ -80,7 +80,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     state = tmp_path / "state"
     state.mkdir(mode=0o700)
     journal = JournalFile(state / FILE_NAME, Limits())
-    journal.write([TaskRecords(OLD, ago(9000), lines=(HistoryEntry(ago(9500), "update", "apply", fact=Fact.MADE),))])
+    journal.write([TaskRecords(OLD, ago(9000), entries=(HistoryEntry(ago(9500), "update", "apply", fact=Fact.MADE),))])
     journal.write(
         [
             TaskRecords(
@@ -96,7 +96,7 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     instances = tuple(
         crash(each, 300 - 80 * each, 250 - 80 * each, log_end=f"try {each}\nno \x1b[31mroute\n") for each in (0, 1, 2)
     )
-    journal.write([TaskRecords(WEB, ago(90), lines=lines, instances=instances, present=json.dumps(PRESENT))])
+    journal.write([TaskRecords(WEB, ago(90), entries=lines, instances=instances, present=json.dumps(PRESENT))])
     journal.close()
     hung = {"message": "Ready is False now: it hangs", "count": 2, "first": f"{ago(300)}", "last": f"{ago(200)}"}
     (state / "node-workflow.json").write_text(json.dumps({"next_input": {"snapshot": {"events": [hung]}}}))
@@ -149,7 +149,7 @@ def test_json_has_everything(environ: dict[str, str]) -> None:
 def test_json_names_no_signal_of_an_end_that_nobody_saw() -> None:
     lost = otherwise(crash(0, 60, 50), exit_code=137, reason="ContainerStatusUnknown")
     killed = otherwise(crash(1, 40, 30), exit_code=137)
-    one = explain(PodRunRecords(WEB, ago(60), ago(1), present=PRESENT, instances=(lost, killed)), NOW)
+    one = explain(LifeRecords(WEB, ago(60), ago(1), present=PRESENT, instances=(lost, killed)), NOW)
     (app,) = document(one, [], has_log=lambda *_: False, unserved="")["containers"]
     assert [(end["exitCode"], end["signal"]) for end in app["ends"]] == [(137, None), (137, 9)]
 
@@ -393,7 +393,7 @@ def test_what_is_under_way_and_which_init_container_is_waited_for_is_named() -> 
 
     def told(instances: tuple[Instance, ...], *under_way: dict[str, str], unserved: str = "") -> list[str]:
         present = {"phase": "Pending", "containers": [*inits, *mains], "underWay": under_way}
-        one = explain(PodRunRecords(WEB, ago(60), ago(5), present=present, instances=instances), NOW)
+        one = explain(LifeRecords(WEB, ago(60), ago(5), present=present, instances=instances), NOW)
         clock = ago(30).astimezone().strftime("%H:%M:%S")
         said = screen(one, unserved=unserved)
         return [line.replace(clock, "T").split(": ", 1)[-1].strip() for line in said if line[:4] in ("Why:", "Next")]
@@ -420,11 +420,11 @@ def of(one: Explanation, title: str, **more: Any) -> str:
     return " | ".join(line.strip() for line in re.split(r"\n(?=\S)", rest)[0].splitlines())
 
 
-def running(seconds: float, **more: Any) -> PodRunRecords:
+def running(seconds: float, **more: Any) -> LifeRecords:
     """A pod whose container ended once, and has been running for this long since then."""
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}], **more}
     instances = (crash(0, seconds + 100, seconds + 50), Instance("app", 1, started_at=ago(seconds)))
-    return PodRunRecords(WEB, ago(seconds + 100), ago(1), present=present, instances=instances)
+    return LifeRecords(WEB, ago(seconds + 100), ago(1), present=present, instances=instances)
 
 
 def test_why_is_said_of_what_is_wrong_now() -> None:
@@ -434,22 +434,22 @@ def test_why_is_said_of_what_is_wrong_now() -> None:
     assert "exited 3 by itself" in of(explain(running(601, containers=ill), NOW), "Why")
     finished = otherwise(crash(0, 60, 50), exit_code=0, reason="Completed")
     init = {"phase": "Running", "containers": [{"name": "app", "init": True, "state": {}}]}
-    assert of(explain(PodRunRecords(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
+    assert of(explain(LifeRecords(WEB, ago(60), ago(1), present=init, instances=(finished,)), NOW), "Why") == ""
     both = {
         "phase": "Running",
         "containers": [{"name": "app", "state": {"terminated": {"exitCode": 0}}}, {"name": "b"}],
     }
     runs = Instance("b", 0, started_at=ago(60))
-    assert of(explain(PodRunRecords(WEB, ago(60), ago(1), present=both, instances=(finished, runs)), NOW), "Why") == ""
+    assert of(explain(LifeRecords(WEB, ago(60), ago(1), present=both, instances=(finished, runs)), NOW), "Why") == ""
     waits = [{"subject": "app", "until": f"{NOW}", "reason": "CrashLoopBackOff", "message": ""}]
-    again = PodRunRecords(WEB, ago(60), ago(1), present={**both, "waits": waits}, instances=(finished, runs))
+    again = LifeRecords(WEB, ago(60), ago(1), present={**both, "waits": waits}, instances=(finished, runs))
     assert "finished (exit 0)" in of(explain(again, NOW), "Why"), "it should go on, and does not"
     asked = HistoryEntry(ago(9), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
     sender = HistoryEntry(ago(9), "sender", "delete", reason="syncpod delete, root@vm, pid 1")
     sooner = HistoryEntry(
         ago(5), "update", "delete", reason="grace shortened to 3 s", fact=Fact.GRACE_SHORTENED, seconds=3
     )
-    gone = replace(running(60), gone=ago(2), lines=(asked, sender, sooner))
+    gone = replace(running(60), gone=ago(2), entries=(asked, sender, sooner))
     then = f"{ago(9).astimezone():%H:%M:%S}"
     assert of(explain(gone, NOW), "Why") == f"delete: grace 30 s, by syncpod delete, root@vm, at {then}"
 
@@ -467,7 +467,7 @@ def test_a_crash_loop_is_called_so_and_a_container_starts_again_only_if_it_has_r
     def said(reason: str, *instances: Instance, status: str, **more: Any) -> tuple[str, str]:
         wait = {"subject": "app", "until": f"{NOW + timedelta(seconds=20)}", "reason": reason, "message": ""}
         present = {"phase": "Running", "status": status, "containers": [{"name": "app", **more}], "waits": [wait]}
-        one = explain(PodRunRecords(WEB, ago(60), ago(1), present=present, instances=instances), NOW)
+        one = explain(LifeRecords(WEB, ago(60), ago(1), present=present, instances=instances), NOW)
         return of(one, "Now"), of(one, "Next").partition(" in ")[0]
 
     crashed, clock = crash(0, 60, 50), f"{ago(50).astimezone():%H:%M:%S}"
@@ -489,7 +489,7 @@ def test_an_init_container_that_has_finished_is_no_part_of_what_the_pod_is_now()
     migrated = crash(0, 90, 80, container="migrate", exit_code=0, reason="Completed")
     present = {"phase": "Running", "containers": names}
     instances = (migrated, Instance("app", 0, started_at=ago(60)))
-    records = PodRunRecords(WEB, ago(100), ago(1), present=present, instances=instances)
+    records = LifeRecords(WEB, ago(100), ago(1), present=present, instances=instances)
     for one in (explain(records, NOW), explain(records, ago(10), past=True)):
         assert "migrate" not in of(one, "Now" if one.at == NOW else f"At {Clock(NOW)(one.at)}")
         assert of(one, "Next") == "nothing is due: it runs until something happens"
@@ -501,7 +501,7 @@ def test_a_wait_for_an_object_ends_when_that_appears() -> None:
     def due(message: str) -> str:
         wait = {"subject": "app", "until": f"{NOW + timedelta(seconds=20)}", "reason": "CreateContainerConfigError"}
         present = {"containers": [{"name": "app"}], "waits": [{**wait, "message": message}]}
-        return of(explain(PodRunRecords(WEB, ago(60), ago(1), present=present), NOW), "Next")
+        return of(explain(LifeRecords(WEB, ago(60), ago(1), present=present), NOW), "Next")
 
     assert ", or as soon as it exists (CreateContainerConfigError)" in due('configmap "settings" not found')
     assert "as soon as" not in due("couldn't find key x in ConfigMap default/settings")
@@ -512,7 +512,7 @@ def test_a_pull_that_is_tried_again_says_what_failed_and_that_it_may_wait() -> N
     waiting = {"reason": "ErrImagePull", "message": error}
     begun = {"step": "pull_image", "container": "app", "what": "pull r/no:1; last try: …tFound desc", "since": f"{NOW}"}
     present = {"containers": [{"name": "app", "state": {"waiting": waiting}}], "underWay": [begun]}
-    one = explain(PodRunRecords(WEB, ago(60), ago(1), present=present), NOW)
+    one = explain(LifeRecords(WEB, ago(60), ago(1), present=present), NOW)
     assert of(one, "Why") == "app does not start: ErrImagePull: r/no:1: not found"
     then = f"{NOW.astimezone():%H:%M:%S}"
     may_wait = "it may still wait for other pulls (`syncpod describe pod`)"
@@ -529,13 +529,13 @@ def test_when_the_grace_of_a_deletion_ends_is_said_of_the_pod_and_of_its_node(en
     asked = HistoryEntry(ago(9), "update", "delete", reason="grace 3609 s", fact=Fact.DELETED, seconds=3609)
     follows = HistoryEntry(ago(5), "update", "apply", reason="this one follows", fact=Fact.SUCCESSOR_APPLIED)
     ends, present = NOW + timedelta(hours=1), {**PRESENT, "deletion": {"at": f"{ago(9)}", "graceSeconds": 3609}}
-    one = explain(replace(running(60), present=present, lines=(asked, follows)), NOW)
+    one = explain(replace(running(60), present=present, entries=(asked, follows)), NOW)
     said = f"its containers are killed at {Clock(NOW)(ends)}, when its grace period ends, and then it is removed"
     assert of(one, "Next") == f"{said}; the pod of this name that was applied meanwhile follows"
-    over = explain(replace(running(60), present=present, lines=(replace(asked, seconds=3),)), NOW)
+    over = explain(replace(running(60), present=present, entries=(replace(asked, seconds=3),)), NOW)
     assert of(over, "Next").startswith(f"its grace period ended at {Clock(NOW)(ago(6))}: ")
     journal = JournalFile(Path(environ["SYNCPOD_STATE_DIR"]) / FILE_NAME, Limits())
-    journal.write([TaskRecords(WEB, ago(1), lines=(asked,), present=json.dumps(present))])
+    journal.write([TaskRecords(WEB, ago(1), entries=(asked,), present=json.dumps(present))])
     journal.close()
     node = json.loads(told_of(environ, "node", "-o", "json"))
     assert node["restless"][0]["now"] == "being deleted"
@@ -568,7 +568,7 @@ def test_a_rejected_pod_says_when_its_node_is_asked_again() -> None:
 
 def test_what_was_running_when_the_worker_ended_is_not_said_to_run_now() -> None:
     present = {"phase": "Running", "containers": [{"name": "app", "ready": True, "state": {}}]}
-    records = PodRunRecords(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))
+    records = LifeRecords(WEB, ago(60), ago(50), present=present, instances=(Instance("app", 0, started_at=ago(60)),))
     then = ago(20).astimezone()
     state = f"At {then:%H:%M:%S}: Running: app had been running for 40s; later events are not known"
     away = explain(records, NOW, last_sign=then)
@@ -594,7 +594,7 @@ def test_a_screen_fits_a_terminal_and_is_whole_where_there_is_none() -> None:
     instances = tuple(replace(crash(each, 300, 250 - 80 * each, **failed), started_at=None) for each in (0, 1, 2))
     present = {**PRESENT, "waits": []}
     changes = (HistoryEntry(ago(400), "update", "apply", reason=words),)
-    one = explain(PodRunRecords(WEB, ago(400), ago(1), present=present, instances=instances, lines=changes), NOW)
+    one = explain(LifeRecords(WEB, ago(400), ago(1), present=present, instances=instances, entries=changes), NOW)
     for wide in (80, 120):
         narrow = screen(one, wide=wide)
         assert max(map(len, narrow)) <= wide
@@ -610,7 +610,7 @@ def test_the_ends_of_a_narrow_terminal_are_whole_below_their_rows() -> None:
         HistoryEntry(ago(259_900 - 80 * each), "hold", "app", fact="CrashLoopBackOff", seconds=160) for each in range(3)
     )
     instances = tuple(crash(each, 260_000 - 80 * each, 259_950 - 80 * each) for each in range(3))
-    one = explain(PodRunRecords(WEB, ago(300_000), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
+    one = explain(LifeRecords(WEB, ago(300_000), ago(1), present=PRESENT, instances=instances, entries=holds), NOW)
     narrow = screen(one, wide=80)
     assert max(map(len, narrow)) <= 80
     place = next(number for number, line in enumerate(narrow) if line.startswith("  RESTART"))
@@ -626,7 +626,7 @@ def test_the_back_off_of_an_end_is_whole_on_a_narrow_terminal() -> None:
         HistoryEntry(ago(300 - 20 * each), "hold", "app", fact="CrashLoopBackOff", seconds=10) for each in range(3)
     )
     instances = tuple(crash(each, 310 - 20 * each, 300 - 20 * each, log_end="end") for each in range(4))
-    one = explain(PodRunRecords(WEB, ago(400), ago(1), present=PRESENT, instances=instances, lines=holds), NOW)
+    one = explain(LifeRecords(WEB, ago(400), ago(1), present=PRESENT, instances=instances, entries=holds), NOW)
     narrow = screen(one, wide=80)
     assert max(map(len, narrow)) <= 80
     assert sum("10s (back-off 10s)" in line for line in narrow) == 3
@@ -635,20 +635,20 @@ def test_the_back_off_of_an_end_is_whole_on_a_narrow_terminal() -> None:
 
 def test_an_end_by_itself_with_more_words_is_said_so_that_it_is_read_in_one_way() -> None:
     instances = (crash(0, 20, 10, message="no license"),)
-    one = explain(PodRunRecords(WEB, ago(30), ago(1), instances=instances), NOW)
+    one = explain(LifeRecords(WEB, ago(30), ago(1), instances=instances), NOW)
     assert "exited 3: no license (by itself)" in of(one, "Why")
 
 
 def test_a_container_that_could_not_be_started_has_no_log_though_its_runtime_made_a_file() -> None:
     failed = crash(0, 20, 10, exit_code=128, reason="StartError", message="no such file")
-    one = explain(PodRunRecords(WEB, ago(30), ago(1), instances=(replace(failed, started_at=None),)), NOW)
+    one = explain(LifeRecords(WEB, ago(30), ago(1), instances=(replace(failed, started_at=None),)), NOW)
     (row,) = [line for line in screen(one, has_log=True) if line.startswith("  0 ")]
     assert row.split()[-1] == "-"
 
 
 def test_why_a_pod_failed_as_a_whole_is_said_once() -> None:
     present = {"phase": "Failed", "reason": "OutOfmemory", "message": "not enough", "containers": []}
-    one = explain(PodRunRecords(WEB, ago(30), ago(1), present=present), NOW)
+    one = explain(LifeRecords(WEB, ago(30), ago(1), present=present), NOW)
     assert of(one, "Now") == "Failed (OutOfmemory): no container has been started"
     assert of(one, "Why") == "the pod failed: OutOfmemory: not enough"
 
@@ -657,7 +657,7 @@ def test_a_deadline_that_has_passed_is_not_said_to_come() -> None:
     for seconds, due in ((60, True), (5, False)):
         present = {**PRESENT, "activeDeadlineSeconds": seconds, "startTime": ago(20).isoformat()}
         assert (
-            "active deadline" in of(explain(PodRunRecords(WEB, ago(30), ago(1), present=present), NOW), "Next")
+            "active deadline" in of(explain(LifeRecords(WEB, ago(30), ago(1), present=present), NOW), "Next")
         ) is due
 
 
@@ -667,7 +667,7 @@ def test_the_back_off_of_a_restart_of_all_is_told_in_words_and_of_each_of_its_co
     hold = HistoryEntry(ago(19), "hold", RESTART_OF_ALL, fact="CrashLoopBackOff", seconds=10)
     instances = (crash(0, 30, 20), crash(0, 30, 20, container="side"), Instance("app", 1, started_at=ago(8)))
     present = {**PRESENT, "waits": [wait]}
-    one = explain(PodRunRecords(WEB, ago(40), ago(1), present=present, instances=instances, lines=(hold,)), NOW)
+    one = explain(LifeRecords(WEB, ago(40), ago(1), present=present, instances=instances, entries=(hold,)), NOW)
     assert of(one, "Next").startswith("all containers start again in")
     assert [end.back_off for each in one.containers for end in each.ends] == ["10s", "10s"]
 
@@ -676,7 +676,7 @@ def test_an_init_container_that_had_finished_did_not_wait_for_another_sandbox() 
     done: dict[str, Any] = {"container": "setup", "exit_code": 0, "reason": "Completed"}
     instances = (crash(0, 900, 890, **done), crash(1, 20, 10, **done))
     present = {"phase": "Running", "containers": [{"name": "setup", "init": True, "state": {}}]}
-    one = explain(PodRunRecords(WEB, ago(999), ago(1), present=present, instances=instances), NOW)
+    one = explain(LifeRecords(WEB, ago(999), ago(1), present=present, instances=instances), NOW)
     rows = [line for line in screen(one) if line.startswith(("  0 ", "  1 "))]
     assert [row.split("itself")[1].split()[0] for row in rows] == ["-", "-"]
 
@@ -684,7 +684,7 @@ def test_an_init_container_that_had_finished_did_not_wait_for_another_sandbox() 
 def test_the_name_of_a_pod_is_whole_on_a_narrow_terminal() -> None:
     life = WEB._replace(name="a-name-as-long-as-deployments-give-7c9d8f5b6d-x2x9k")
     instances = tuple(crash(each, 300, 250 - 80 * each) for each in (0, 1, 2))
-    records = PodRunRecords(life, ago(400), ago(1), present=PRESENT, instances=instances)
+    records = LifeRecords(life, ago(400), ago(1), present=PRESENT, instances=instances)
     of_node = JournalSummary(1, 0, 3, ((records, 3),), (records,))
     shown = node_lines(of_node, [], [], NOW, ago(500), node="n", served=["worker 1 serves it"], wide=80)
     restless = shown[shown.index("") + 1 :]
@@ -834,7 +834,7 @@ def test_a_sidecar_that_waits_after_a_success_is_named_with_what_runs() -> None:
     over = {"exit_code": 0, "reason": "Completed"}
     done = [replace(crash(0, 90, 40, **over), container=each) for each in ("proxy", "setup")]
     runs = Instance("app", 0, started_at=ago(60))
-    one = explain(PodRunRecords(WEB, ago(100), ago(1), present=present, instances=(*done, runs)), NOW)
+    one = explain(LifeRecords(WEB, ago(100), ago(1), present=present, instances=(*done, runs)), NOW)
     now, why = of(one, "Now"), of(one, "Why")
     assert "proxy waits since" in now and "CrashLoopBackOff" in now and "setup" not in now
     assert "proxy ended at" in why and "setup" not in why

@@ -12,7 +12,7 @@ import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
-from syncpod.journal.reading import NoJournal, PodRunRecords, lives_of, pods_of
+from syncpod.journal.reading import LifeRecords, NoJournal, lives_of, pods_of
 from syncpod.journal.records import SENDER
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, Pod, shell
@@ -22,16 +22,16 @@ from tests.runtimes.images import BUSYBOX, BUSYBOX_2
 QUICKLY = {"syncpod.dev/backoff-initial": "1s", "syncpod.dev/backoff-max": "1s"}
 
 
-def journaled(state_dir: Path, name: str) -> PodRunRecords | None:
+def journaled(state_dir: Path, name: str) -> LifeRecords | None:
     try:
         return next(iter(lives_of(state_dir, "default", name)), None)
     except NoJournal:
         return None
 
 
-def is_told_whole(records: PodRunRecords | None) -> bool:
+def is_told_whole(records: LifeRecords | None) -> bool:
     """Whether the journal has a deleted pod with the name of its deleter, which comes from the server."""
-    lines = records.lines if records is not None and records.gone is not None else ()
+    lines = records.entries if records is not None and records.gone is not None else ()
     return any((line.kind, line.subject) == (SENDER, "delete") for line in lines)
 
 
@@ -152,7 +152,7 @@ async def test_seven_kinds_of_crashes_and_all_that_came_after_are_told_when_only
     assert all(life.name for life, _ in pods_of(node.worker.state_dir)), "what is removed has a pod"
     records = journaled(node.worker.state_dir, pod.name)
     assert records is not None
-    exits = [line.restart for line in records.lines if line.kind == "exit"]
+    exits = [line.restart for line in records.entries if line.kind == "exit"]
     assert sorted(set(exits)) == sorted(exits), "each exit is told once"
 
 
@@ -182,7 +182,7 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     await pod.delete(grace=0)
 
 
-def is_second_start_told(records: PodRunRecords | None) -> bool:
+def is_second_start_told(records: LifeRecords | None) -> bool:
     if records is None or not any(each.has_ended for each in records.instances):
         return False
     return any(each["what"].startswith("start app, restart 1") for each in records.present.get("underWay", ()))

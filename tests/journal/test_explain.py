@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncpod.journal.explain import as_of, explain, life_at
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import Absence, EntryKind, Fact, HistoryEntry, Instance, PodLife
 from tests.journal.records import WEB, at, ended, event, exit_line
 
@@ -20,10 +20,10 @@ PRESENT: dict[str, Any] = {
 }
 
 
-def records(**more: Any) -> PodRunRecords:
+def records(**more: Any) -> LifeRecords:
     said: dict[str, Any] = {
         "present": PRESENT,
-        "lines": (
+        "entries": (
             HistoryEntry(at(0), "update", "apply", reason="generation 1", fact=Fact.MADE),
             exit_line(10),
             HistoryEntry(at(10), "hold", "app", reason="CrashLoopBackOff 10s: m", fact="CrashLoopBackOff", seconds=10),
@@ -34,7 +34,7 @@ def records(**more: Any) -> PodRunRecords:
         "events": (event(10),),
         "instances": (ended(0, begun=1, end=10), ended(1, begun=20, end=30)),
     }
-    return PodRunRecords(WEB, at(0), at(31), **{**said, **more})
+    return LifeRecords(WEB, at(0), at(31), **{**said, **more})
 
 
 def test_now_is_what_the_workflow_said_last() -> None:
@@ -56,7 +56,7 @@ def test_the_past_is_told_without_what_came_later() -> None:
 
 
 def test_without_a_worker_a_back_off_that_is_over_is_still_waited_for() -> None:
-    only = records(lines=records().lines[:3], instances=(ended(0, begun=1, end=10),))
+    only = records(entries=records().entries[:3], instances=(ended(0, begun=1, end=10),))
     away = Absence(at(12), at(40), "")
     without = explain(only, at(25), past=True, absences=[away])
     assert ([(wait.subject, wait.until) for wait in without.waits], without.unserved) == ([("app", at(20))], away)
@@ -87,7 +87,7 @@ def test_a_pod_that_is_being_deleted_waits_for_no_start() -> None:
         ("kill_pod", "RuntimeNotReady"),
     ]
     asked = HistoryEntry(at(32), "update", "delete", reason="grace 30 s", fact=Fact.DELETED, seconds=30)
-    then = explain(records(lines=(*records().lines, asked)), at(35), past=True)
+    then = explain(records(entries=(*records().entries, asked)), at(35), past=True)
     assert (then.is_being_deleted, then.waits) == (True, ())
 
 
@@ -95,7 +95,7 @@ def test_the_grace_of_a_deletion_ends_when_its_shortest_request_says_and_a_later
     present = {**PRESENT, "deletion": {"at": at(32).isoformat(), "graceSeconds": 60}}
     assert explain(records(present=present), at(33)).grace_ends == at(92)
     lines = (
-        *records().lines,
+        *records().entries,
         HistoryEntry(at(32), "update", "delete", reason="grace 60 s", fact=Fact.DELETED, seconds=60),
         HistoryEntry(
             at(34), "update", "delete", reason="grace shortened to 40 s", fact=Fact.GRACE_SHORTENED, seconds=40
@@ -103,11 +103,11 @@ def test_the_grace_of_a_deletion_ends_when_its_shortest_request_says_and_a_later
         HistoryEntry(at(36), "update", "apply", reason="this one follows", fact=Fact.SUCCESSOR_APPLIED),
         HistoryEntry(at(38), "update", "delete", reason="it does not follow", fact=Fact.SUCCESSOR_DROPPED),
     )
-    whole = records(present=present, lines=lines)
+    whole = records(present=present, entries=lines)
     then = [explain(whole, at(each), past=True) for each in (31, 33, 37, 39)]
     assert [each.grace_ends for each in then] == [None, at(92), at(74), at(74)]
     assert [each.is_followed for each in then] == [False, False, True, False]
-    assert explain(records(present=present, gone=at(50), lines=lines), at(60)).grace_ends is None
+    assert explain(records(present=present, gone=at(50), entries=lines), at(60)).grace_ends is None
 
 
 def test_a_grace_period_that_outlasts_the_calendar_does_not_end() -> None:
@@ -123,7 +123,7 @@ def test_every_change_of_the_spec_is_known_whatever_its_words() -> None:
         for each, fact in zip(generations, facts, strict=True)
     ]
     labels = HistoryEntry(at(21), "update", "apply", reason="labels or annotations: generation 7")
-    one = explain(records(lines=(*lines, labels)), at(60))
+    one = explain(records(entries=(*lines, labels)), at(60))
     assert one.changed == tuple(at(each) for each in generations[1:])
 
 
@@ -134,7 +134,7 @@ def test_a_container_that_never_started_is_explained_by_its_status() -> None:
 
 
 def test_the_life_of_a_moment_is_the_last_one_begun() -> None:
-    lives = [records(gone=at(5)), PodRunRecords(PodLife("default", "web", "uid-2"), at(8), at(9))]
+    lives = [records(gone=at(5)), LifeRecords(PodLife("default", "web", "uid-2"), at(8), at(9))]
     assert [life_at(lives, at(each)) for each in (1, 6, 9)] == [lives[0], lives[0], lives[1]]
     assert life_at(lives, at(-1)) is None
 
@@ -165,10 +165,10 @@ def test_any_record_of_any_moment_is_explained_without_error_and_without_the_fut
     )
     whole = records(
         instances=instances,
-        lines=tuple(HistoryEntry(at(when), kind, subject, reason=why) for when, kind, subject, why in lines),
+        entries=tuple(HistoryEntry(at(when), kind, subject, reason=why) for when, kind, subject, why in lines),
     )
     known = as_of(whole, at(moment))
-    times: list[datetime | None] = [line.at for line in known.lines]
+    times: list[datetime | None] = [line.at for line in known.entries]
     times += [each for one in known.instances for each in (one.started_at, one.ended_at)]
     assert all(each is None or each <= at(moment) for each in times)
     told = explain(whole, at(moment), past=past)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.journal.file import BROKEN_NAME, FILE_NAME, JournalFile, Limits
-from syncpod.journal.reading import NoJournal, PodRunRecords, absences_of, gaps_of, lives_of, pods_of, services_of
+from syncpod.journal.reading import LifeRecords, NoJournal, absences_of, gaps_of, lives_of, pods_of, services_of
 from syncpod.journal.records import SERVER_AWAY, Absence, PodLife
 from tests.journal.records import NOON, WEB, at, ended, event, exit_line, records_of
 
@@ -30,26 +30,26 @@ def journal(tmp_path: Path) -> Iterator[JournalFile]:
     file.close()
 
 
-def only(directory: Path) -> PodRunRecords:
+def only(directory: Path) -> LifeRecords:
     (found,) = lives_of(directory, "default", "web")
     return found
 
 
 def test_what_is_told_is_read_back_whole(journal: JournalFile, tmp_path: Path) -> None:
     line, seen, instance = exit_line(1, reason="why\n«»"), event(), ended(log_end="bye\x00\n")
-    journal.write([records_of(lines=(line,), events=(seen,), instances=(instance,), present='{"phase":"Running"}')])
+    journal.write([records_of(entries=(line,), events=(seen,), instances=(instance,), present='{"phase":"Running"}')])
     records = only(tmp_path)
-    assert (records.lines, records.events, records.instances) == ((line,), (seen,), (instance,))
+    assert (records.entries, records.events, records.instances) == ((line,), (seen,), (instance,))
     assert (records.life, records.present, records.seen, records.gone) == (WEB, {"phase": "Running"}, at(1), None)
     assert pods_of(tmp_path) == [(WEB, None)]
 
 
 def test_a_record_told_twice_is_one_row(journal: JournalFile, tmp_path: Path) -> None:
     for _ in range(3):
-        journal.write([records_of(lines=(exit_line(1), exit_line(1, 2)), events=(event(),), instances=(ended(),))])
+        journal.write([records_of(entries=(exit_line(1), exit_line(1, 2)), events=(event(),), instances=(ended(),))])
     journal.write([records_of(events=(event(count=4, last=at(9)),))])
     records = only(tmp_path)
-    assert [line.restart for line in records.lines] == [0, 2]
+    assert [line.restart for line in records.entries] == [0, 2]
     assert [(each.count, each.last) for each in records.events] == [(4, at(9))]
     assert records.instances == (ended(),)
 
@@ -77,7 +77,7 @@ def test_lives_of_one_name_are_told_apart_and_a_new_one_ends_the_one_before(
 
 
 def test_nothing_is_written_of_a_batch_that_fails(journal: JournalFile, tmp_path: Path) -> None:
-    broken = records_of(2, lines=(exit_line(2, took_ms=2**70),))
+    broken = records_of(2, entries=(exit_line(2, took_ms=2**70),))
     with pytest.raises(OverflowError):
         journal.write([records_of(1), broken])
     journal.write([records_of(3)])
@@ -112,13 +112,13 @@ def test_a_removed_file_is_begun_anew(journal: JournalFile, tmp_path: Path) -> N
 
 def test_old_records_go_and_a_pod_that_is_there_stays(journal: JournalFile, tmp_path: Path) -> None:
     gone = PodLife("default", "job", "uid-9", "inc-9")
-    journal.write([records_of(1, gone, lines=(exit_line(1),), is_gone=True)])
+    journal.write([records_of(1, gone, entries=(exit_line(1),), is_gone=True)])
     journal.write(
-        [records_of(1, lines=(exit_line(1), exit_line(200)), instances=(ended(), ended(1, begun=190, end=200)))]
+        [records_of(1, entries=(exit_line(1), exit_line(200)), instances=(ended(), ended(1, begun=190, end=200)))]
     )
     journal.forget_old(NOON + timedelta(days=90, seconds=100))
     records = only(tmp_path)
-    assert ([line.at for line in records.lines], [each.restart for each in records.instances]) == ([at(200)], [1])
+    assert ([line.at for line in records.entries], [each.restart for each in records.instances]) == ([at(200)], [1])
     assert pods_of(tmp_path) == [(WEB, None)]
 
 
@@ -131,7 +131,7 @@ def test_the_file_stays_within_its_size_and_the_oldest_records_go(tmp_path: Path
             [
                 records_of(
                     some[-1],
-                    lines=tuple(exit_line(each, each) for each in some),
+                    entries=tuple(exit_line(each, each) for each in some),
                     instances=tuple(ended(each, begun=each, end=each, log_end="x" * 900) for each in some),
                 )
             ]
@@ -167,7 +167,7 @@ _WRITES_FOR_EVER = textwrap.dedent(
     journal = JournalFile(Path(sys.argv[1]), Limits())
     number = 0
     while True:
-        both = records_of(number, lines=(exit_line(number, number),), instances=(ended(number, log_end="x" * 1024),))
+        both = records_of(number, entries=(exit_line(number, number),), instances=(ended(number, log_end="x" * 1024),))
         journal.write([both])
         print(number, flush=True)
         number += 1
@@ -186,27 +186,27 @@ def test_a_killed_writer_leaves_everything_that_it_had_written_and_nothing_by_ha
             told_of = [int(each) for each in writer.stdout.read().split()]
         written = max([last, *told_of])
         records = only(tmp_path)
-        numbers = [line.restart for line in records.lines]
+        numbers = [line.restart for line in records.entries]
         assert numbers == [each.restart for each in records.instances] == list(range(len(numbers)))
         assert len(numbers) > written
 
 
 def test_a_torn_write_ahead_log_costs_the_last_records_only(journal: JournalFile, tmp_path: Path) -> None:
     for number in range(50):
-        journal.write([records_of(number, lines=(exit_line(number, number),))])
+        journal.write([records_of(number, entries=(exit_line(number, number),))])
     torn = tmp_path / "torn"
     torn.mkdir()
     for name in (FILE_NAME, f"{FILE_NAME}-wal"):
         (torn / name).write_bytes((tmp_path / name).read_bytes())
     log = torn / f"{FILE_NAME}-wal"
     log.write_bytes(log.read_bytes()[: log.stat().st_size * 2 // 3 + 17])
-    kept = [line.restart for line in only(torn).lines]
+    kept = [line.restart for line in only(torn).entries]
     assert kept == list(range(len(kept)))
     assert 10 < len(kept) < 50
     after = JournalFile(torn / FILE_NAME, Limits())
-    after.write([records_of(99, lines=(exit_line(99, 99),))])
+    after.write([records_of(99, entries=(exit_line(99, 99),))])
     after.close()
-    assert [line.restart for line in only(torn).lines] == [*kept, 99]
+    assert [line.restart for line in only(torn).entries] == [*kept, 99]
 
 
 @pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 5000])

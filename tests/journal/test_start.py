@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from syncpod.cli.view.start_timeline import lines as lines_of
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import Absence, Fact, HistoryEntry, Instance
 from syncpod.journal.start import Start, start_of
 from tests.journal.records import WEB, at, ended, event
@@ -41,11 +41,11 @@ LINES = (
     HistoryEntry(at(40), "exit", "app", restart=1, outcome="exited 3"),
     step(40.2, "start_container", "app", took=200),
 )
-ACCOUNT = PodRunRecords(
+ACCOUNT = LifeRecords(
     WEB,
     begun=at(0),
     seen=at(41),
-    lines=LINES,
+    entries=LINES,
     instances=(
         ended(0, begun=0.98, end=20.9, cause=PROBED, killed_by="liveness"),
         ended(1, begun=31.1, end=40),
@@ -94,7 +94,7 @@ def test_the_start_of_an_ephemeral_container_begins_with_the_update_that_adds_it
         step(100.2, "start_container", "debugger", took=200),
     )
     debugger = Instance("debugger", 0, started_at=at(100.1))
-    start = start_of(replace(ACCOUNT, lines=lines, instances=(*ACCOUNT.instances, debugger)))
+    start = start_of(replace(ACCOUNT, entries=lines, instances=(*ACCOUNT.instances, debugger)))
     assert start is not None and start.begun == at(100)
     assert told(start)[:3] == [
         (0, 0, "moment", "update add_ephemeral_container"),
@@ -125,7 +125,7 @@ def test_only_its_own_waits_are_shown_and_each_no_longer_than_it_was() -> None:
         step(60, "start_container", "app", took=1000),
     )
     instances = (ended(0, end=0), Instance("app", 1, started_at=at(59.9)), Instance("web", 1, started_at=at(8.9)))
-    records = PodRunRecords(WEB, begun=at(0), seen=at(60), lines=lines, instances=instances)
+    records = LifeRecords(WEB, begun=at(0), seen=at(60), entries=lines, instances=instances)
     start = start_of(records, container="app", absences=[Absence(at(15), at(45), "died")])
     assert [phase for phase in told(start) if phase[2] != "moment"] == [
         (0, 8, "back-off", "app waits"),
@@ -163,13 +163,13 @@ def test_a_slow_start_names_the_init_container_that_ran_and_what_its_probe_said_
     )
     cold = event(15.1, reason="Unhealthy", message="Readiness probe failed: cache is cold", container="app")
     failed = replace(cold, last=at(24), count=5)
-    start = start_of(PodRunRecords(WEB, at(0), at(30), lines=lines, instances=instances, events=(failed,)))
+    start = start_of(LifeRecords(WEB, at(0), at(30), entries=lines, instances=instances, events=(failed,)))
     assert start is not None
     said = [phase.what for phase in start.phases]
     assert "no step under way: migrate runs" in said
     assert "app runs, until its readiness probe succeeds, which failed 5 times: cache is cold" in said
     assert start.spent("probes") == timedelta(seconds=9.8)
-    shown = lines_of(PodRunRecords(WEB, at(0), at(30)), start)
+    shown = lines_of(LifeRecords(WEB, at(0), at(30)), start)
     assert shown[-4].endswith("no step under way 14900ms, until a probe succeeded 9800ms")
 
 
@@ -182,7 +182,7 @@ def test_a_sandbox_and_a_start_whose_results_came_together_follow_one_another() 
     """Their lengths are without the time in which one only waited for the other."""
     lines = (LINES[0], step(0.5, "create_sandbox", took=300), step(0.5, "start_container", "app", took=180))
     instances = (Instance("app", 0, started_at=at(0.45)),)
-    start = start_of(PodRunRecords(WEB, begun=at(0), seen=at(1), lines=lines, instances=instances))
+    start = start_of(LifeRecords(WEB, begun=at(0), seen=at(1), entries=lines, instances=instances))
     assert [phase for phase in told(start) if phase[2] == "step"] == [
         (0.02, 0.3, "step", "create_sandbox"),
         (0.32, 0.18, "step", "start_container app"),
@@ -197,7 +197,7 @@ def test_a_sandbox_is_shown_that_was_still_being_made_as_the_start_in_it_began()
         step(0.8, "create_sandbox", took=500),
         step(0.8, "start_container", "app", took=400),
     )
-    start = start_of(PodRunRecords(WEB, at(0), at(1), lines=lines, instances=(Instance("app", 0, started_at=at(0.7)),)))
+    start = start_of(LifeRecords(WEB, at(0), at(1), entries=lines, instances=(Instance("app", 0, started_at=at(0.7)),)))
     assert [phase for phase in told(start) if phase[2] != "moment"] == [
         (0, 0.4, "step", "create_sandbox"),
         (0.4, 0.4, "step", "start_container app"),
@@ -211,7 +211,7 @@ def test_what_two_steps_took_at_the_same_time_counts_once() -> None:
         step(2, "start_container", "app", took=1500),
     )
     instances = (ended(0, end=0), Instance("app", 1, started_at=at(1.9)))
-    records = PodRunRecords(WEB, at(0), at(2), lines=lines, instances=instances)
+    records = LifeRecords(WEB, at(0), at(2), entries=lines, instances=instances)
     start = start_of(records, container="app")
     assert start is not None and start.spent("step") == timedelta(seconds=1.5)
     assert max(map(len, lines_of(records, start, wide=80))) <= 80
@@ -226,7 +226,7 @@ def test_a_start_after_an_end_that_its_workflow_has_not_heard_of_begins_with_tha
         step(1.5, "start_container", "app", took=400),
     )
     instances = (ended(0, end=0.2), Instance("app", 1, started_at=at(1.4)))
-    start = start_of(PodRunRecords(WEB, at(0), at(2), lines=lines, instances=instances), container="app")
+    start = start_of(LifeRecords(WEB, at(0), at(2), entries=lines, instances=instances), container="app")
     assert start is not None and start.begun == at(0.2)
     assert [phase[3] for phase in told(start) if phase[2] == "step"] == ["start_container app"]
 
@@ -239,7 +239,7 @@ def test_an_init_container_whose_end_came_with_the_next_start_comes_before_it() 
         step(0.9, "start_container", "app", took=180),
     )
     instances = (Instance("app", 0, started_at=at(0.85)),)
-    start = start_of(PodRunRecords(WEB, begun=at(0), seen=at(1), lines=lines, instances=instances))
+    start = start_of(LifeRecords(WEB, begun=at(0), seen=at(1), entries=lines, instances=instances))
     assert [phase for phase in told(start) if phase[2] == "step"] == [
         (0.1, 0.3, "step", "create_sandbox"),
         (0.52, 0.2, "step", "start_init_container prepare"),

@@ -41,7 +41,7 @@ def state() -> PodState:
 
 def newest(state: PodState) -> HistoryEntry:
     """The newest line, as it is in the journal."""
-    return journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).lines[-1]
+    return journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).entries[-1]
 
 
 def test_a_change_of_the_spec_is_told_from_one_of_labels(state: PodState) -> None:
@@ -58,7 +58,7 @@ def test_a_deletion_has_its_grace_and_what_follows_the_pod(state: PodState) -> N
     desired.apply(state, MANIFEST, NOW)
     assert newest(state).fact == Fact.SUCCESSOR_APPLIED
     desired.delete(state, DeletePod(grace_period_seconds=2), NOW)
-    lines = journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).lines[-2:]
+    lines = journaled.journal_records(state, (), (), NOW, since=None, is_gone=False).entries[-2:]
     assert [each.fact for each in lines] == [Fact.SUCCESSOR_DROPPED, Fact.GRACE_SHORTENED]
     assert lines[-1].seconds == 2
 

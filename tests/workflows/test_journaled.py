@@ -38,7 +38,7 @@ def begun(state: PodState) -> Step:
 def ends(state: PodState) -> list[End]:
     """The ends of the container `app` in the journal."""
     said = journal_records(state, (), (), NOW, since=None, is_gone=False)
-    return ends_of(said.instances, said.lines, ())["app"]
+    return ends_of(said.instances, said.entries, ())["app"]
 
 
 def causes(state: PodState) -> dict[int, str]:

@@ -236,6 +236,6 @@ def _as_step(state: PodState, planned_step: PlannedStep, now: datetime) -> Decis
 
 
 def _foreign_attempts(state: PodState) -> int:
-    """Return the lowest sandbox attempt above those of other incarnations; 0 if there are none."""
+    """Return the lowest sandbox attempt above those of other lives; 0 if there are none."""
     foreign = [s.attempt for s in state.observed.sandboxes if s.incarnation not in ("", state.incarnation)]
     return max(foreign) + 1 if foreign else 0

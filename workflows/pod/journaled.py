@@ -38,7 +38,7 @@ def journal_records(
     return TaskRecords(
         life=PodLife(*(getattr(state.ref, part) for part in PodLife._fields)),
         at=at,
-        lines=_newest(state.history, since),
+        entries=_newest(state.history, since),
         events=tuple(each for each in state.events if since is None or each.last >= since),
         instances=_instances(state),
         present=json.dumps(_present(state, holds, under_way), separators=(",", ":")),

@@ -39,7 +39,7 @@ class Adoption(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     incarnation: str = Field(min_length=1)
-    """The incarnation that goes on; the sandbox's annotation names it."""
+    """The id of the life that goes on; the sandbox's annotation names it."""
 
 
 _RESTARTS: Final = TypeAdapter(dict[str, Number])
@@ -49,7 +49,7 @@ def ids_of_run(original_run_id: str) -> Callable[[], UUID]:
     """Return a function whose n-th call gives a run's n-th id, given the run id in the run's first event.
 
     Hazard: the SDK's own random numbers change if a run is reset to before its first task. The pod would then become
-    another incarnation, and all of its containers would run again.
+    another life, and all of its containers would run again.
     """
     numbers = itertools.count()
     return lambda: uuid5(NAMESPACE_OID, f"{original_run_id}/{next(numbers)}")

@@ -153,7 +153,7 @@ class PodState(BaseModel):
     node: NodeFacts = Field(default_factory=NodeFacts)
 
     fence: int = 0
-    """Grows with each step of the incarnation, across continue-as-new too."""
+    """Grows with each step of this life, across continue-as-new too."""
     sandbox_floor: int = 0
     """The lowest sandbox attempt that is not used yet."""
     stopped_sandboxes: tuple[str, ...] = ()
@@ -262,7 +262,7 @@ class PodState(BaseModel):
 
     @property
     def own(self) -> ObservedPod:
-        """The view without earlier incarnations: their sandboxes count as dead, and their containers as absent."""
+        """The view without earlier lives: their sandboxes count as dead, and their containers as absent."""
         view = self.observed
         ours = ("", self.incarnation)
         if all(s.incarnation in ours for s in view.sandboxes) and all(c.incarnation in ours for c in view.containers):
@@ -325,8 +325,8 @@ class PodState(BaseModel):
     def next_restart(self, container: str) -> int:
         """Return the number of a container's next instance: one above every recorded or listed instance.
 
-        An instance that was created but never ran counts only if another incarnation made it: the runtime has reserved
-        its name.
+        An instance that was created but never ran counts only if another life made it: the runtime has reserved its
+        name.
 
         Difference from kuberuntime_container.go, v1.36, startContainer: the kubelet reads the runtime and the log
         directory, and counts an instance that never started.

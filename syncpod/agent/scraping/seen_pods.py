@@ -61,7 +61,7 @@ class SeenPods:
             read = await asyncio.to_thread(_read, [*records, *changed])
             for published in records:
                 self._terminations.take(read[id(published)])
-                self._startups.take(read[id(published)], published.at, partial(_lines, published))
+                self._startups.take(read[id(published)], published.at, partial(_entries, published))
             self._pods = {
                 id_: (each, read[id(each)] if id(each) in read else self._pods[id_][1]) for id_, each in runs.items()
             }
@@ -90,6 +90,6 @@ def _read(published: Iterable[Published]) -> dict[int, Wire]:
     return {id_: each.pod() for id_, each in {id(each): each for each in published}.items()}
 
 
-def _lines(published: Published) -> Iterable[HistoryEntry]:
+def _entries(published: Published) -> Iterable[HistoryEntry]:
     records = published.journal_records(None)
-    return records.lines if records is not None else ()
+    return records.entries if records is not None else ()

@@ -45,10 +45,10 @@ class Startups:
         self._pods: dict[str, _Starting | None] = {}
         """Pods by UID; None = the start has ended, or its begin was not seen."""
 
-    def take(self, pod: Mapping[str, Any], at: datetime, lines: Callable[[], Iterable[HistoryEntry]]) -> None:
+    def take(self, pod: Mapping[str, Any], at: datetime, entries: Callable[[], Iterable[HistoryEntry]]) -> None:
         """Take a state that a pod has published at the time `at`.
 
-        `lines` returns the pod's history. It is called once the pod has started.
+        `entries` returns the pod's history. It is called once the pod has started.
         """
         uid, status = str(pod.get("metadata", {}).get("uid", "")), pod.get("status", {})
         phase, has_started = status.get("phase", ""), _has_started(status)
@@ -64,13 +64,13 @@ class Startups:
             self._pods[uid] = None
         elif has_started:
             self._pods[uid] = None
-            self._record_start(pod, at, lines())
+            self._record_start(pod, at, entries())
 
-    def _record_start(self, pod: Mapping[str, Any], at: datetime, lines: Iterable[HistoryEntry]) -> None:
+    def _record_start(self, pod: Mapping[str, Any], at: datetime, entries: Iterable[HistoryEntry]) -> None:
         created = _moment(pod["metadata"]["creationTimestamp"])
         self._total(max(_NOTHING, at - created).total_seconds())
         if _is_stateless(pod.get("spec", {})):
-            aside = _covered([*_pulls(lines), *_init_containers(pod.get("status", {}))], created, at)
+            aside = _covered([*_pulls(entries), *_init_containers(pod.get("status", {}))], created, at)
             self._sli(max(_NOTHING, at - created - aside).total_seconds())
 
     def forget_others(self, uids: Iterable[str]) -> None:
@@ -88,10 +88,10 @@ def _is_stateless(spec: Mapping[str, Any]) -> bool:
     return all(_STATELESS & volume.keys() for volume in spec.get("volumes", ()))
 
 
-def _pulls(lines: Iterable[HistoryEntry]) -> Iterable[_Span]:
-    for line in lines:
-        if line.kind == "step" and line.subject == StepName.PULL_IMAGE.value:
-            yield line.at - timedelta(milliseconds=line.took_ms), line.at
+def _pulls(entries: Iterable[HistoryEntry]) -> Iterable[_Span]:
+    for entry in entries:
+        if entry.kind == "step" and entry.subject == StepName.PULL_IMAGE.value:
+            yield entry.at - timedelta(milliseconds=entry.took_ms), entry.at
 
 
 def _init_containers(status: Mapping[str, Any]) -> Iterable[_Span]:

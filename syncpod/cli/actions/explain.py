@@ -24,7 +24,7 @@ from syncpod.settings.worker_record import read_worker_record, serving
 
 if TYPE_CHECKING:
     from syncpod.cli.view.explanation import HasLog
-    from syncpod.journal.reading import PodRunRecords
+    from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Absence, PodLife
     from syncpod.settings.node import NodeSettings
     from syncpod.temporal.run_history import RunEnd
@@ -35,9 +35,9 @@ class JournaledPod:
     """What is known of a pod that is to be explained."""
 
     here: NodeSettings
-    records: PodRunRecords
+    records: LifeRecords
     """The life that is explained."""
-    others: Sequence[PodRunRecords]
+    others: Sequence[LifeRecords]
     """The other lives of its name."""
     absences: Sequence[Absence]
     """When the node had no worker, or no answer from its server."""
@@ -139,7 +139,7 @@ def _beginning(span: timedelta | None, until: datetime) -> datetime | None:
         return None
 
 
-def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str]:
+def _doing(state_dir: Path, records: LifeRecords) -> dict[tuple[str, str], str]:
     """Return the worker's descriptions of the pod's running steps, by step and container; {} if it does not answer."""
     if records.gone is not None or not records.present.get("underWay"):
         return {}
@@ -154,7 +154,7 @@ def _doing(state_dir: Path, records: PodRunRecords) -> dict[tuple[str, str], str
 
 
 def _unserved(
-    here: NodeSettings, records: PodRunRecords, silent_since: datetime | None, unrecorded: str
+    here: NodeSettings, records: LifeRecords, silent_since: datetime | None, unrecorded: str
 ) -> tuple[str, datetime | None]:
     """Return a sentence if the node cannot act, and until when its state is known; print a note too.
 

@@ -18,7 +18,7 @@ from syncpod.journal.start import start_of
 if TYPE_CHECKING:
     from syncpod.cli.actions.explain import JournaledPod
     from syncpod.cli.view.span_tree import SpanTree
-    from syncpod.journal.reading import PodRunRecords
+    from syncpod.journal.reading import LifeRecords
     from syncpod.journal.start import Start
 
 _READ: Final = 64 << 20
@@ -49,7 +49,7 @@ def explain_start(pod: JournaledPod, output: str, container: str, restart: int |
         say("\n".join(lines(records, found, wide=terminal_width())))
 
 
-def _traces(records: PodRunRecords, start: Start, log: Path) -> list[SpanTree]:
+def _traces(records: LifeRecords, start: Start, log: Path) -> list[SpanTree]:
     """Return the traces of a start. Raises Failure if there are none."""
     try:
         with log.open("rb") as file:

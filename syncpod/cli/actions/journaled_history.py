@@ -29,5 +29,5 @@ def journaled_history(namespace: str, name: str) -> PodHistory:
         f'Note: Temporal has nothing of pod "{name}" any more; this is what the node\'s journal has of its last life, '
         f"{lived}; `syncpod explain -n {namespace} {name}` says why it restarted"
     )
-    entries = [line for line in records.lines if line.kind != SENDER]
+    entries = [line for line in records.entries if line.kind != SENDER]
     return PodHistory(write_history(entries), entries)

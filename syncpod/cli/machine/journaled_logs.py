@@ -14,7 +14,7 @@ from syncpod.cli.machine.own_journal import lives_with_uid
 from syncpod.journal.reading import NoJournal, lives_of
 
 if TYPE_CHECKING:
-    from syncpod.journal.reading import PodRunRecords
+    from syncpod.journal.reading import LifeRecords
     from syncpod.journal.records import Instance, PodLife
     from syncpod.pod import Pod
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class JournaledLog:
     """Where an instance's log is, or was."""
 
-    records: PodRunRecords
+    records: LifeRecords
     """The records of the pod's life that the instance belongs to."""
     is_newest: bool
     """Whether this is the journal's last life of the pod's name."""
@@ -97,7 +97,7 @@ def why_never_ran(state_dir: Path, life: tuple[str, str, str], container: str, r
 
 
 def _default_container(
-    lives: Sequence[PodRunRecords], name: str, restart: int, pod_of: Callable[[PodLife], Pod | None]
+    lives: Sequence[LifeRecords], name: str, restart: int, pod_of: Callable[[PodLife], Pod | None]
 ) -> str:
     """Return the only container that was ever started, or else the default one, with a note.
 
@@ -120,6 +120,6 @@ def _default_container(
     return str(main[0])
 
 
-def _known(lives: Sequence[PodRunRecords], container: str) -> str:
+def _known(lives: Sequence[LifeRecords], container: str) -> str:
     numbers = sorted({one.restart for each in lives for one in each.instances if one.container == container})
     return f": it has {numbers[0]} to {numbers[-1]}" if numbers else ""

@@ -13,13 +13,13 @@ from syncpod.cli.failure import Failure
 from syncpod.cli.input.kubectl_words import no_such_pod
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import full_disk, memory_directory_of
-from syncpod.journal.reading import NoJournal, PodRunRecords, last_sign_of, lives_of
+from syncpod.journal.reading import LifeRecords, NoJournal, last_sign_of, lives_of
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.variables import MEMORY_DIR
 from syncpod.settings.worker_record import serving
 
 
-def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecords | None:
+def last_life(server: tuple[str, str], namespace: str, name: str) -> LifeRecords | None:
     """Return the journal's records of the last life of a pod; None if it has none. Blocks.
 
     The result is None, too, if the node's worker serves another Temporal server than `server` (address and namespace).
@@ -34,7 +34,7 @@ def last_life(server: tuple[str, str], namespace: str, name: str) -> PodRunRecor
     return lives[-1] if lives else None
 
 
-def lives_with_uid(lives: Sequence[PodRunRecords], uid: str) -> list[PodRunRecords]:
+def lives_with_uid(lives: Sequence[LifeRecords], uid: str) -> list[LifeRecords]:
     """Return the lives with this UID among those of one name; "" = all. Raises Failure if there is none.
 
     A static pod has the same uid in each of its lives.

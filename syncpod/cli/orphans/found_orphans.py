@@ -47,7 +47,7 @@ class FoundOrphan:
 
     pod: PodInRuntime
     record: PodRecord | None
-    """The record of this incarnation of the pod; None = this node has none."""
+    """The record of this life of the pod; None = this node has none."""
     standing: Standing
 
     @property

@@ -85,7 +85,7 @@ def _journaled(state_dir: Path, one: FetchedPod) -> dict[str, Any]:
     records = next((each for each in reversed(lives) if each.life.uid == one.pod.metadata.uid), None)
     if records is None:
         return {}
-    lines = [line for line in records.lines if line.kind != SENDER]
+    lines = [line for line in records.entries if line.kind != SENDER]
     return {"history": write_history(lines), "events": write_events(records.events)}
 
 

@@ -16,7 +16,7 @@ from syncpod.journal.causes import FOREIGN_SIGNAL, NAMED_BY_ITS_WORDS, Cause, En
 from syncpod.journal.error_text import innermost, one_line
 from syncpod.journal.explain import Explained, Explanation, StepUnderWay, Wait
 from syncpod.journal.patterns import patterns
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.records import RESTART_OF_ALL, Absence, Fact, Instance
 from syncpod.lifecycle.actions import StepName
 from syncpod.lifecycle.rejection import was_rejected
@@ -46,7 +46,7 @@ HasLog = Callable[[str, int], bool]
 
 def lines(
     explanation: Explanation,
-    others: Sequence[PodRunRecords],
+    others: Sequence[LifeRecords],
     now: datetime,
     *,
     log_dir: Path,
@@ -460,12 +460,12 @@ def _repeated(change: OutsideChange, clock: Clock) -> str:
     return f" ({change.times} times since {clock(change.first)})" if change.times > 1 else ""
 
 
-def _other_life(records: PodRunRecords, clock: Clock) -> str:
+def _other_life(records: LifeRecords, clock: Clock) -> str:
     ends = sum(each.has_ended for each in records.instances)
     return f"{lifetime(records, clock)}, {ends} end{'s' if ends != 1 else ''} (uid {records.life.uid})"
 
 
-def lifetime(records: PodRunRecords, clock: Clock) -> str:
+def lifetime(records: LifeRecords, clock: Clock) -> str:
     """Return the begin and the end of a pod's life, as text."""
     until = f"to {clock(records.gone)}" if records.gone is not None else "until now"
     return f"{clock(records.begun)} {until}"

@@ -10,11 +10,11 @@ from syncpod.cli.view.explanation import HasLog, length
 from syncpod.journal.causes import UNKNOWN, End
 from syncpod.journal.explain import Explanation
 from syncpod.journal.patterns import patterns
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 
 
 def document(
-    explanation: Explanation, others: Sequence[PodRunRecords], *, has_log: HasLog, unserved: str
+    explanation: Explanation, others: Sequence[LifeRecords], *, has_log: HasLog, unserved: str
 ) -> dict[str, Any]:
     """Return all facts of an explanation, also those that the text of `explain` leaves out."""
     records = explanation.records
@@ -58,7 +58,7 @@ def document(
     }
 
 
-def _life_document(records: PodRunRecords) -> dict[str, Any]:
+def _life_document(records: LifeRecords) -> dict[str, Any]:
     life = records.life
     return {
         "namespace": life.namespace,

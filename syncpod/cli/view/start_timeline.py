@@ -8,7 +8,7 @@ from typing import Any, Final
 from syncpod.api.views.durations import stamp
 from syncpod.api.views.layout import table, wrapped
 from syncpod.cli.console import paint
-from syncpod.journal.reading import PodRunRecords
+from syncpod.journal.reading import LifeRecords
 from syncpod.journal.start import Phase, Start
 
 NOT_KNOWN: Final = (
@@ -18,14 +18,14 @@ NOT_KNOWN: Final = (
 """Remarks about the figures: the times that they include and leave out."""
 
 
-def heading(records: PodRunRecords, start: Start) -> str:
+def heading(records: LifeRecords, start: Start) -> str:
     """Return a line that names the start."""
     one, life, began = start.instance, records.life, start.begun.astimezone()
     which = f"Start of {one.container}, restart {one.restart}, of pod {life.namespace}/{life.name}"
     return paint(f"{which}: {began:%F %H:%M:%S.%f}"[:-3], "bold")
 
 
-def lines(records: PodRunRecords, start: Start, *, wide: int | None = None) -> list[str]:
+def lines(records: LifeRecords, start: Start, *, wide: int | None = None) -> list[str]:
     """Return the timeline of one start, in lines of at most `wide` characters; None = of any length."""
     rows = [("AT", "TOOK", "WHAT"), *(_row(start, phase) for phase in start.phases)]
     steps, held, between = (_ms(start.spent(kind)) for kind in ("step", "back-off", "between"))
@@ -57,7 +57,7 @@ def _ms(span: timedelta) -> str:
     return f"{round(span / timedelta(milliseconds=1))}ms"
 
 
-def document(records: PodRunRecords, start: Start) -> dict[str, Any]:
+def document(records: LifeRecords, start: Start) -> dict[str, Any]:
     """Return the timeline as JSON, with times in UTC and durations in milliseconds."""
     one, life = start.instance, records.life
     return {
