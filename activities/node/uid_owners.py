@@ -26,7 +26,7 @@ class UidOwners:
         """Use the records of this node, which outlive the worker."""
         self._node = node
         self._bound: dict[str, PodRef] = {}
-        """By UID: the newest life of its pod that has been bound."""
+        """For each UID, the newest life of its pod that has been bound."""
 
     async def bind(self, ref: PodRef) -> str:
         """Bind a UID to its pod; return why another pod has it, "" if the pod now has it. Raises OSError."""

@@ -79,7 +79,7 @@ class _Resize:
         self.context = attempt.node.context
         self.wanted = pod_limits(request.pod, self.context.host)
         self.given: dict[str, Amounts] = {}
-        """By container name: the container's resources after its last update."""
+        """Each container's resources after its last update, by container name."""
 
     async def run(self) -> None:
         pod = self.request.pod

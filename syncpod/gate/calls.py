@@ -78,7 +78,7 @@ class Forwarded:
 
 
 class _Answering(Protocol):
-    """An answer to a task: each kind has these fields."""
+    """The fields that each kind of answer to a task has."""
 
     task_token: bytes
     identity: str

@@ -96,7 +96,7 @@ class Handshakes:
         self.refused = refused
         self._room, self._known = room, known
         self._silent: defaultdict[str, dict[asyncio.Task[Any], None]] = defaultdict(dict)
-        """By address: the connections that have sent nothing, the oldest first."""
+        """For each address, the connections that have sent nothing, the oldest first."""
         self._silences = 0
         self._waiting: dict[asyncio.Task[Any], tuple[Client, float]] = {}
         """Handshakes, the oldest first, with the time at which each began."""

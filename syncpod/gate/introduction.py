@@ -37,7 +37,8 @@ class Introductions:
         """Begin with no nodes. `keys` are the fleet's; `call` makes a call to the server, and raises AioRpcError."""
         self._fleet, self._namespace, self._keys, self._call = fleet, namespace, keys, call
         self._introduced: dict[str, float] = {}
-        """By certificate: when its node was introduced. A node that was removed comes back with another certificate."""
+        """For each certificate, when its node was introduced. A node that was removed comes back with another
+        certificate."""
 
     async def introduce(self, node: str, serial: str, method: str, now: float) -> None:
         """Introduce a node before its first poll with a certificate. `now` is in seconds.

@@ -157,7 +157,7 @@ def _of_deleted(pods: Sequence[Pod]) -> list[str]:
 def _require_run(node: NodeContext, pod: Pod, container: str, path: Path) -> None:
     """Raise Failure if the journal has recorded that the instance of this log could not be started. Blocks."""
     life = pod.metadata.namespace, pod.metadata.name, pod.metadata.uid
-    number = path.stem  # of `3.log`
+    number = path.stem  # the `3` of `3.log`
     why = why_never_ran(node.state_dir, life, container, int(number)) if number.isdecimal() else ""
     if why:
         named = f'container "{container}" in pod "{pod.metadata.name}"'
