@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import pytest
 import typer
 
 from syncpod.cli.command_table import COMMANDS, FLEET_COMMANDS
-from syncpod.cli.input.contexts import Context, InFleet, OnlyFleet, OnlyNode, with_parameters
+from syncpod.cli.commands.explain import ExplainOptions
+from syncpod.cli.commands.logs import LogsOptions
+from syncpod.cli.input.contexts import Context, InFleet, OnlyFleet, OnlyNode, flags_for_node, with_parameters
 from syncpod.cli.program import program
 from tests.cli.conftest import program as run
 
@@ -55,6 +57,18 @@ def test_options_of_the_other_context_have_their_defaults() -> None:
 
 def test_a_command_without_a_record_stays_as_it_is() -> None:
     assert with_parameters(plain, Context.NODE) is plain
+
+
+def test_a_node_is_told_the_flags_that_differ_from_the_default() -> None:
+    assert flags_for_node(WashOptions("cup", hot=True, node="n1")) == ["--hot"]
+    assert flags_for_node(WashOptions("cup", soap="")) == ["--soap="]
+    assert flags_for_node(WashOptions("cup", hot=True, soap="green"), besides=("hot",)) == ["--soap=green"]
+
+
+@pytest.mark.parametrize(("name", "record"), [("logs", LogsOptions), ("explain", ExplainOptions)])
+def test_a_flag_that_a_node_is_told_has_the_name_of_its_field(name: str, record: type) -> None:
+    named = {f"--{each.name.replace('_', '-')}" for each in fields(record)} - {"--what", "--node", "--state-dir"}
+    assert named == {each.opts[0] for each in program().commands[name].params if each.name != "what"}
 
 
 @pytest.mark.parametrize("name", SHARED)

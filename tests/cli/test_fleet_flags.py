@@ -14,7 +14,7 @@ from temporalio.client import Client
 from syncpod.cli.actions import fleet_explain as explain_action
 from syncpod.cli.actions import fleet_logs as logs_action
 from syncpod.cli.actions import fleet_top as top_action
-from syncpod.cli.commands.explain import ExplainOptions, fleet_explain
+from syncpod.cli.commands.explain import ExplainOptions, explain, fleet_explain
 from syncpod.cli.commands.logs import LogsOptions, fleet_logs
 from syncpod.cli.commands.top import TopPodOptions, fleet_pod
 from syncpod.cli.failure import BadInput, Failure
@@ -113,6 +113,13 @@ def test_flags_that_a_node_refuses_are_refused_before_it_is_asked(
     with pytest.raises(BadInput, match=f"^{re.escape(sentence)}"):
         fleet_logs(options) if isinstance(options, LogsOptions) else fleet_explain(options)
     assert asked == []
+
+
+@pytest.mark.parametrize("command", [explain, fleet_explain])
+def test_a_placement_is_of_now_and_of_all_nodes(command: Callable[[ExplainOptions], None]) -> None:
+    others = ExplainOptions(["web"], placement=True, output="json", node="n1", at="", trace_log="log")
+    with pytest.raises(BadInput, match=r"cannot be combined with --node, --at, --trace-log$"):
+        command(others)
 
 
 def test_a_container_is_named_after_the_pod_and_sent(asked: list[list[str]]) -> None:

@@ -48,6 +48,14 @@ def test_wrong_flags_are_refused_in_a_sentence(flags: Sequence[str], sentence: s
     assert sentence in refused.err
 
 
+@pytest.mark.parametrize(
+    ("words", "container"), [(["web"], ""), (["pod", "web"], ""), (["pod/web"], ""), (["web", "app"], "app")]
+)
+def test_a_pod_is_named_with_its_kind_or_before_its_container(words: list[str], container: str) -> None:
+    given, conditions = logs._checked(logs.LogsOptions(words))
+    assert (logs._pod(given, conditions), given.container) == ("web", container)
+
+
 class Runtime:
     """A runtime that knows the paths of logs, without running containers."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Final
 
@@ -80,11 +80,9 @@ class ExplainOptions:
 
     @property
     def flags(self) -> list[str]:
-        """The flags that choose a time, a life or a start, as they were given."""
-        given = {"--at": self.at is not None, "--since": self.since is not None, "--uid": bool(self.uid)}
-        given |= {"--start": self.start, "--restart": self.restart is not None, "--container": bool(self.container)}
-        given |= {"--trace": self.trace, "--trace-log": bool(self.trace_log)}
-        return [flag for flag, is_given in given.items() if is_given]
+        """The flags that choose a node, a time, a life or a start, without their values."""
+        chosen = flags_for_node(self, besides=("namespace", "output", "placement"))
+        return [*(["--node"] if self.node else []), *(flag.partition("=")[0] for flag in chosen)]
 
 
 def explain(given: ExplainOptions) -> None:
@@ -104,7 +102,7 @@ def explain(given: ExplainOptions) -> None:
     if given.placement:
         from syncpod.cli.actions.explain_placement import explain_placement
 
-        explain_placement(given.what, given.namespace, given.output, given.flags)
+        explain_placement(given.what, given.namespace, given.output, given.flags, given.state_dir)
         return
     _check(given)
     name, nodes = _named(given)
@@ -150,8 +148,7 @@ def fleet_explain(given: ExplainOptions) -> None:
     if given.placement:
         from syncpod.cli.actions.explain_placement import explain_placement
 
-        others = [*(["--node"] if given.node else []), *given.flags]
-        explain_placement(given.what, given.namespace, given.output, others, given.state_dir)
+        explain_placement(given.what, given.namespace, given.output, given.flags, given.state_dir)
         return
     _check(given)
     words = [part for word in given.what or [] for part in word.split("/", 1)]
@@ -163,7 +160,7 @@ def fleet_explain(given: ExplainOptions) -> None:
     else:
         kind_and_name(words)
         _refuse_fields(given.what or [])
-    flags = flags_for_node(replace(given, namespace="default"))
+    flags = flags_for_node(given, besides=("namespace",))
 
     from syncpod.cli.actions.fleet_explain import explain_node_of_fleet, explain_pod_of_fleet
 

@@ -37,9 +37,10 @@ class LogsOptions:
     container: Container = ""
     all_containers: Annotated[bool, typer.Option("--all-containers", help="Print the logs of all containers.")] = False
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the container ends.")] = False
-    previous: Annotated[bool, typer.Option("--previous", "-p", help="Print the log from before the last restart.")] = (
-        False
-    )
+    previous: Annotated[
+        bool,
+        typer.Option("--previous", "-p", help="Print the log from before the last restart."),
+    ] = False
     restart: Annotated[
         int | None,
         typer.Option(
@@ -138,7 +139,7 @@ def fleet_logs(given: LogsOptions) -> None:
         raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
     if words:
         kind_and_name(words)
-    flags = [f"--namespace={given.namespace}", *flags_for_node(replace(given, namespace="default", selector=""))]
+    flags = [f"--namespace={given.namespace}", *flags_for_node(given, besides=("namespace", "selector"))]
     if given.follow:
         interrupts.enable()
 

@@ -7,7 +7,7 @@ command for the fleet both take this record, and typer has its fields as paramet
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
@@ -46,8 +46,9 @@ def with_parameters(command: Callable[..., None], context: Context) -> Callable[
     """
     if (record := _record_of(command)) is None:
         return command
+    other = Context.NODE if context is Context.FLEET else Context.FLEET
     options = inspect.signature(record, eval_str=True).parameters.values()
-    own = [_shown(each, context) for each in options if _is_of(each, context)]
+    own = [_shown(each, context) for each in options if other not in get_args(each.annotation)]
 
     def page(**given: Any) -> None:
         command(record(**given))
@@ -64,10 +65,6 @@ def _record_of(command: Callable[..., None]) -> Any:
     return taken[0] if taken and is_dataclass(taken[0]) else None
 
 
-def _is_of(field: inspect.Parameter, context: Context) -> bool:
-    return not any(isinstance(note, Context) and note is not context for note in get_args(field.annotation))
-
-
 def _shown(field: inspect.Parameter, context: Context) -> inspect.Parameter:
     """Return a parameter with the help that its option has in this context."""
     value, *notes = get_args(field.annotation)
@@ -77,17 +74,17 @@ def _shown(field: inspect.Parameter, context: Context) -> inspect.Parameter:
     return field.replace(annotation=Annotated[value, option])
 
 
-def flags_for_node(given: Any) -> list[str]:
-    """Return the flags with which the node's command is told what the fleet's was: those that are not the default.
+def flags_for_node(given: Any, besides: Collection[str] = ()) -> list[str]:
+    """Return the flags with which the node's command is told what the fleet's was: all that are not the default.
 
-    A flag with an empty value is sent too, if that is not the default: the node's error says what is valid.
+    An empty value is sent too: the node's error says what is valid. The fields `besides` are left out.
     """
     notes = get_type_hints(type(given), include_extras=True)
     flags = []
     for each in fields(given):
-        value = getattr(given, each.name)
-        is_flag = any(isinstance(note, OptionInfo) for note in get_args(notes[each.name]))
-        if is_flag and value != each.default and Context.FLEET not in get_args(notes[each.name]):
+        of_field = get_args(notes[each.name])
+        is_flag = any(isinstance(note, OptionInfo) for note in of_field) and Context.FLEET not in of_field
+        if is_flag and each.name not in besides and (value := getattr(given, each.name)) != each.default:
             name = f"--{each.name.replace('_', '-')}"
             flags.append(name if value is True else f"{name}={value}")
     return flags
