@@ -1,4 +1,4 @@
-"""The CPU time for one more pod, of each process, by the number of pods that the node already has.
+"""The CPU time of each process for one more pod, by the number of pods that the node already has.
 
 ``python -m bench --only growth --pods 2000`` runs that many simulated pods on one node, deletes them, and writes a
 table and two plots into docs/simulated.md. The plots are text that forges render (Mermaid's xychart).

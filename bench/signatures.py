@@ -52,7 +52,7 @@ async def signatures(pods: int) -> Signatures:
 
 
 def _in_turn(number: int) -> tuple[bool, bool]:
-    """Return whether the first and the second node is signed. They alternate: the second may find a busier machine."""
+    """Return for each of the two nodes whether it is signed. They alternate: the second may find a busier machine."""
     return (False, True) if number % 2 else (True, False)
 
 

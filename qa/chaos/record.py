@@ -89,7 +89,7 @@ class PodRecord:
         return _exits_in(self.history, container)
 
     def exits_by_run(self, container: str) -> tuple[tuple[str, ...], ...]:
-        """Return the same for each run: the last run, and those that were reset."""
+        """Return the result of `exits` for each run: the last run, and those that were reset."""
         return tuple(_exits_in(history, container) for history in (self.history, *self.undone))
 
     def exits_of(self, container: str, restart: int) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class PodRecord:
         return _exits_in(self.history, container, restart)
 
     def undone_exits_of(self, container: str, restart: int) -> tuple[str, ...]:
-        """Return the same from the runs that were reset."""
+        """Return the result of `exits_of` from the runs that were reset."""
         return tuple(exit_ for history in self.undone for exit_ in _exits_in(history, container, restart))
 
 

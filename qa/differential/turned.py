@@ -46,8 +46,8 @@ def at_the_next_sync(kubelet: Facts, ours: Facts) -> Facts:
 def with_exits(kubelet: Facts, ours: Facts) -> Facts:
     """Return the kubelet's facts with our events of exits that its statuses confirm.
 
-    If neither side shows the container as ended, such as in a pod that is being ended or restarts all containers, it
-    only must be a container of the pod.
+    If neither side shows the container as ended, such as in a pod that is being ended or restarts all containers, it is
+    enough that the pod has the container.
     """
     facts = dict(kubelet)
     for path in ours:

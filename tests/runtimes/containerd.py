@@ -101,7 +101,7 @@ class Release:
 def installed(version: str) -> Release:
     """The containerd of that series on this machine; raises `Missing` with the missing part.
 
-    1.6 is the distribution's, on PATH, of any version of 1. The others are looked for among the cached builds.
+    1.6 is the distribution's containerd, of any version 1, on PATH. The others are cached builds.
     """
     if os.geteuid() != 0:
         raise Missing("a containerd of one's own needs root")

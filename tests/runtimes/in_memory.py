@@ -2,7 +2,7 @@
 
 An embedded runtime and a Temporal server make and remove very many files. Whenever a file is made, ext4 without a
 journal skips each inode that was freed in the last minutes, which took 20 to 33 % of the CPU time of some tests. No
-test checks what a disk has after a crash of its machine, and a test that needs a disk makes its own.
+test checks a disk's content after a crash of its machine, and a test that needs a disk makes its own.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class PostgreSQL:
     """
 
     def __init__(self, claimed: Path, port: int) -> None:
-        """Make an empty database for the instance that has claimed a directory, not yet started. Raises `Missing`."""
+        """Make an empty database, not yet started, for the instance that has claimed a directory. Raises `Missing`."""
         self._bin = programs()
         self.port = port
         self.password = secrets.token_hex(16)

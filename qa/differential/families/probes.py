@@ -22,7 +22,7 @@ from tests.runtimes.images import HTTPD
 
 _QUICK: Final[Manifest] = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10}
 _LATE: Final[Manifest] = _QUICK | {"initialDelaySeconds": 5}
-"""A delay with which a container that the probe restarts is seen running before the next restart."""
+"""A delay that lets a container be seen running between two restarts by the probe."""
 _WEB: Final[Manifest] = {"name": "main", "image": HTTPD, "ports": [{"name": "web", "containerPort": 80}]}
 """A web server, which answers HTTP and TCP at once, but not gRPC."""
 
