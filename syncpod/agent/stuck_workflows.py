@@ -330,7 +330,8 @@ class StuckWorkflows:
 
         It leaves out signals that the agent sends again, signals that cannot be decoded (as the SDK does), and all that
         the run has refused: signals of unknown names, updates that have failed, and, on a node that requires
-        signatures, commands without a valid one. Their commands are added to the snapshot's accepted commands.
+        signatures, commands without a valid one. The commands that it returns are added to the snapshot's accepted
+        commands.
         """
         found: dict[int, tuple[str, list[Any]]] = {}
         place = WorkflowSerializationContext(namespace=self._client.namespace, workflow_id=workflow_id)

@@ -52,10 +52,10 @@ def compute_pod_actions(
     8. Compare the pod-level resources.
 
     `observed` lists sandboxes and containers newest first. `liveness` and `startup` map container ids to the last
-    result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all`: this sync is a
-    RestartAllContainers pass (see `should_restart_all`). `followed`: ids of instances that were ended only to be
+    result of that probe (`success`, `failure`, `unknown`; no key: none yet). `restart_all` is True for a
+    RestartAllContainers pass (see `should_restart_all`). `followed` has the ids of instances that were ended only to be
     replaced by another, under any policy. (The kubelet kills and starts in one sync; here each step is decided by
-    itself.) `kubelet`: the version whose decision is taken. Back-off and image pulls are left to the caller.
+    itself.) `kubelet` is the version whose decision is taken. Back-off and image pulls are left to the caller.
 
     A pure function: equal inputs give equal actions. It raises only the ValueError of a malformed quantity. Mirrors
     kuberuntime_manager.go, v1.36 and v1.37, computePodActions. Difference: the kubelet also calls PostStopContainer

@@ -156,7 +156,7 @@ def thresholds_met(
 ) -> tuple[Threshold, ...]:
     """Return the thresholds that are met (thresholdsMet).
 
-    `with_reclaim`: a threshold is met until its minimum reclaim is available in addition.
+    With `with_reclaim`, a threshold is met until its minimum reclaim is available in addition.
     """
     met = []
     for threshold in thresholds:

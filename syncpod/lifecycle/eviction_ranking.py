@@ -80,9 +80,9 @@ class Candidate:
 def ranked(signal: Signal, candidates: Iterable[Candidate], *, dedicated_images: bool = False) -> tuple[Candidate, ...]:
     """Return the pods that may be evicted for `signal`, in the order of their eviction. Critical pods are left out.
 
-    `dedicated_images`: images and writable layers are on a disk of their own. Then only logs and volumes count when the
-    node's disk is short, and only writable layers when the images' disk is short. Otherwise everything counts, for both
-    disks.
+    With `dedicated_images`, images and writable layers are on a disk of their own. Then only logs and volumes count
+    when the node's disk is short, and only writable layers when the images' disk is short. Otherwise everything counts,
+    for both disks.
     """
     may_go = [candidate for candidate in candidates if not is_critical(candidate.pod)]
 

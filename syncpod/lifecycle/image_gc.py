@@ -1,8 +1,8 @@
 """Chooses the images to remove from a disk that fills up: no more than needed, the longest unused first.
 
 Mirrors images/image_gc_manager.go, v1.36. Difference: only images that this node itself has pulled are removed. An
-image imported by hand may be the only copy, on a machine without a registry; and on a machine that others use too, the
-images that they pulled are theirs.
+image imported by hand may be the only copy, on a machine without a registry; and on a shared machine, images that
+others pulled are theirs.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ def compute_init_actions(
 ) -> InitActions:
     """Decide init containers and sidecars of a pod whose sandbox is good.
 
-    Probe results are by container id, and a missing one is not the same as `unknown`. Mirrors
-    kuberuntime_container.go, v1.36 and v1.37, computeInitContainerActions.
+    Probe results are by container id, and a missing result differs from `unknown`. Mirrors kuberuntime_container.go,
+    v1.36 and v1.37, computeInitContainerActions.
     """
     if not pod.spec.init_containers:
         return InitActions(initialized=True)
@@ -133,7 +133,8 @@ def _decide_plain(
     """Decide a plain init container, the last one that has begun."""
     match status.state:
         case "created":
-            # One step creates and starts a container. That step has failed in between, and no other step starts it.
+            # One step creates and starts a container. That step has failed between the two, and no other step starts
+            # the container.
             return _InitDecision(start=True)
         case "running":
             return _resized(container, pod.spec, status, actuated)

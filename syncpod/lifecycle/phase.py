@@ -60,10 +60,10 @@ def pod_phase(
 ) -> Phase:
     """Return the phase that follows from the containers' statuses.
 
-    `pod_is_terminal`: every container has been stopped for good, so nothing restarts under any policy.
-    `pod_has_initialized`: see the function of that name; if True, a restarting sidecar does not make the pod Pending.
-    `followed`: names of containers that have ended only so that another instance follows, under any policy. A container
-    without a status is unknown. If several statuses have one name, the first counts.
+    `pod_is_terminal` is True if every container has been stopped for good, so that nothing restarts under any policy.
+    If `pod_has_initialized` (see the function of that name), a restarting sidecar does not make the pod Pending.
+    `followed` has the names of containers that have ended only so that another instance follows, under any policy. A
+    container without a status is unknown. If several statuses have one name, the first counts.
 
     Mirrors kubelet_pods.go, v1.36, getPhase.
     """

@@ -62,9 +62,9 @@ def plan_steps(
 
     `stopped_sandboxes` are ids of sandboxes that a kill has already stopped: a pod with nothing left to stop has no
     kill step. `recorded` are ids of containers in `observed` that come only from the workflow's records, since the
-    runtime does not list them any more. `cgroup_behind`: the pod's cgroup does not have the allocated resources yet,
-    whether or not a running container has them. A pod that is killed for good starts nothing, not even the ephemeral
-    containers that `compute_pod_actions` leaves in its result.
+    runtime does not list them any more. `cgroup_behind` is True if the pod's cgroup does not have the allocated
+    resources yet, whether or not a running container has them. A pod that is killed for good starts nothing, not even
+    the ephemeral containers that `compute_pod_actions` leaves in its result.
 
     Mirrors kuberuntime_manager.go, v1.36, SyncPod. Differences: dead instances of one name are removed by the start
     that replaces them, not by a step of their own. A pod is resized before anything is started in it, so that no

@@ -12,8 +12,8 @@ def should_restart_all(spec: PodSpec, observed: ObservedPod, *, in_progress: boo
     """Say whether the next sync is a RestartAllContainers pass.
 
     A pass goes on until it has removed all main and init containers. A new pass begins when the newest instance of one
-    of these containers has exited with a code whose rule is RestartAllContainers. `in_progress`: the pod's
-    `AllContainersRestarting` condition is True. Do not call this for a pod in a terminal phase.
+    of these containers has exited with a code whose rule is RestartAllContainers. `in_progress` is True if the pod's
+    condition `AllContainersRestarting` is. Do not call this for a pod in a terminal phase.
 
     Mirrors the part of kubelet_pods.go, v1.36, that reads the runtime's listing: the trigger sets the condition, which
     ends when no main or init container remains.

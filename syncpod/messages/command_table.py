@@ -40,7 +40,7 @@ class Sender(Enum):
 
 
 class Copies(Enum):
-    """What happens to a copy of a signed signal: anybody who reaches the server can send a signal again."""
+    """The treatment of a copy of a signed signal. Anybody who reaches the server can send a signal again."""
 
     REFUSED = "refused"
     """The workflow records the number of each signal, and refuses a copy."""

@@ -64,7 +64,7 @@ def is_of_another_fleet(fleet: str, metadata: Mapping[str, bytes]) -> bool:
 def encrypt(key: bytes, place: PayloadPlace, payload: bytes, nonce: bytes) -> tuple[dict[str, bytes], bytes]:
     """Return the metadata and the data of an encrypted payload. `payload` is the payload to encrypt, serialized.
 
-    `nonce`: random bytes, `NONCE_BYTES` of them, never used before. The payload is bound to the namespace and the
+    `nonce` has `NONCE_BYTES` random bytes that were never used before. The payload is bound to the namespace and the
     workflow of its place.
     """
     namespace, workflow = place.namespace.encode(), place.workflow_id.encode()

@@ -46,7 +46,7 @@ class Message(BaseModel):
 
 
 def bounded_id(prefix: str, readable: str) -> str:
-    """Return ``prefix + readable``; if that exceeds :data:`WORKFLOW_ID_LIMIT` bytes, its beginning and a hash."""
+    """Return ``prefix + readable``. If that exceeds :data:`WORKFLOW_ID_LIMIT` bytes, cut it, and append a hash."""
     whole = f"{prefix}{readable}"
     if len(whole.encode()) <= WORKFLOW_ID_LIMIT:
         return whole

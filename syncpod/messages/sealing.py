@@ -11,7 +11,8 @@ is made for this payload, and one by the sender's key. So only the receiver can 
 that the receiver trusts has sealed it.
 
 A sealed payload is bound to its workflow, to the type of its activity and to one direction. The payload may still be a
-copy of an earlier one of the same kind. The receiver has to notice that: an intent has a generation.
+copy of an earlier one of the same kind. The receiver must detect that itself: an intent has a generation for this
+purpose.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ class Commands:
     def __init__(self, start: Any, whose: str = NODE, purpose: str = START, *, more: int = 0) -> None:
         """`start` is the run's input as it was received, which must be signed for this purpose.
 
-        `whose` ends the sentence that refuses a command. `more`: how many payloads came besides `start`; a start with
-        more than one begins nothing.
+        `whose` ends the sentence that refuses a command. `more` is the number of payloads besides `start`; a start with
+        more than one payload begins nothing.
         """
         self._whose = whose
         self.signed = isinstance(start, Received)

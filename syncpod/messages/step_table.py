@@ -58,7 +58,7 @@ class Stage(Enum):
 
 
 class Interruption(Enum):
-    """What happens to a step when its pod must end."""
+    """The effect on a step when its pod must end."""
 
     GIVES_UP = "gives up"
     """The pod's end cancels the step, which stops before its next change. Its outcome is CANCELLED, and its status

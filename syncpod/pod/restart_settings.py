@@ -63,7 +63,7 @@ class RestartSettings:
     limit: int | None = None
     """The most restarts in a row; None = unlimited."""
     action: Action = "hold"
-    """What happens at the limit: the container is held until an operator retries, or the whole pod fails."""
+    """The action at the limit: the container is held until an operator retries, or the whole pod fails."""
 
 
 KUBELETS: Final = RestartSettings()

@@ -1,9 +1,9 @@
 """Static pods: the name and UID that a pod gets from its manifest's path, without an API server.
 
 Mirrors pkg/kubelet/config/common.go, v1.36, applyDefaults, generatePodName. Differences: the UID is a hash of the
-manifest's pod as canonical JSON, where the kubelet hashes Go's print of the pod with its defaults; so a later version
-with other defaults keeps the UIDs of static pods. And a static pod may refer to ConfigMaps and Secrets, since the node
-has them.
+manifest's pod as canonical JSON without defaults, so a later version with other defaults keeps the UIDs of static pods.
+The kubelet hashes Go's print of the pod with its defaults. And a static pod may refer to ConfigMaps and Secrets, since
+the node has them.
 """
 
 from syncpod.pod.kinds import Pod

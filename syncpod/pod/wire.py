@@ -135,7 +135,8 @@ def foreign_text(text: str, info: SerializationInfo) -> str:
 
 ForeignText = Annotated[str, PlainSerializer(foreign_text, return_type=str)]
 """A text that may contain output of a container, a server or the runtime. A process that sends it to others hides the
-values of Secrets in it (`HIDE`). Never use this for a name or an id: those have to stay exact, to be looked up."""
+values of Secrets in it (`HIDE`). Never use this for a name or an id: those must stay exact, so that they can be looked
+up."""
 
 EMPTY_IS_UNSET = BeforeValidator(lambda value: None if value == "" else value)
 """Marks an enum field for which Kubernetes treats `""` as absent."""

@@ -43,7 +43,7 @@ from workflows.rejections import Rejected
 PLACED_LIMIT: Final = 1000
 """The most pods that a fleet places on one node."""
 ENDING_LIMIT: Final = PLACED_LIMIT
-"""The most pods that may be ending on a node, in addition to the placed ones: a stolen node may end none of them."""
+"""The most pods that may be ending on a node, in addition to the placed ones: a stolen node might never end them."""
 FORGIVEN_AFTER: Final = timedelta(minutes=15)
 """If a node has announced no newer list for this long, the next list that it announces is requested at once. It is
 three times the longest pause before such a request."""
@@ -114,7 +114,7 @@ def _owner_is_back(state: FleetNodeState, owner: str, keys: Iterable[str]) -> No
 
 
 def _prove(state: FleetNodeState, documents: dict[str, dict[str, Any]], now: datetime) -> None:
-    """Count pods that only the node claims as placed by the fleet, if their owner would make the very same pods.
+    """Accept pods that only the node claims to have from the fleet, if their owner would make identical pods.
 
     The node then gets the objects of these pods again. The pods themselves do not change.
     """

@@ -220,7 +220,7 @@ class NodeRequests:
         await workflow.sleep(REPORTS_WITHIN, summary=f"{self.state.name} reports too often")
 
     def early(self) -> timedelta:
-        """Return how long a node gets no request because it has reported too often; not positive if it may get one."""
+        """Return how long a node gets no request, as it reports too often; 0 or less means that it may get one now."""
         reported = self.state.reported
         return reported[0] + REPORTS_WITHIN - workflow.now() if len(reported) >= REPORTS else timedelta()
 

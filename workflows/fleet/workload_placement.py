@@ -60,7 +60,7 @@ def outdated(state: WorkloadState) -> list[str]:
 
 
 def to_prove(state: WorkloadState) -> dict[str, list[str]]:
-    """Return some adopted pods by node: only their node claims them, and the workload would make the same ones.
+    """Return some adopted pods by node: only the node claims them, and the workload has a template for them.
 
     The node gets no Secret for them until its workflow has compared them with the documents of the workload.
     """

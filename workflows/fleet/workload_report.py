@@ -73,7 +73,7 @@ def _counts(state: WorkloadState, decided: WorkloadDecision | None) -> Counts:
 
 
 def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> WorkloadView:
-    """Return the whole workload. `asked`: keys of pods that a node is being requested to run."""
+    """Return the whole workload. `asked` has the keys of pods that a node is being requested to run."""
     pods = sorted(state.pods.items(), key=lambda each: each[1].number)
     replaced_at, replaced_by = _written_off(state), _replacements(state)
     return WorkloadView(
@@ -107,7 +107,7 @@ def view(state: WorkloadState, decided: WorkloadDecision | None, asked: Collecti
 
 
 def details(state: WorkloadState, decided: WorkloadDecision | None, asked: Collection[str] = ()) -> str:
-    """Return the workload as a page: the state of its rollout, and its pods. `asked` as in :func:`view`."""
+    """Return the workload as a page: the state of its rollout, and its pods. `asked` is as in :func:`view`."""
     whole = view(state, decided, asked)
     lines = [f"**{whole.kind} {whole.namespace}/{whole.name}**: {whole.says}", ""]
     lines.append(f"- {whole.ready} of {whole.desired} ready, {whole.updated} up to date")

@@ -222,8 +222,8 @@ class WorkloadRequests:
     async def look(self, asked: Survey, *, summary: str) -> _Seen | None:
         """Survey nodes, and update the answer by the nodes' reports since then; None if it failed.
 
-        The newest survey of all nodes counts, for placement or not. A pod that waits for a node that the survey does
-        not name is given up.
+        The newest survey of all nodes is kept, whether or not it was made for placement. A pod that waits for a node
+        that the survey does not name is given up.
         """
         self.surveys += 1
         number, reports = self.surveys, self.reports.setdefault(self.surveys, [])

@@ -58,10 +58,10 @@ class KnownPod(BaseModel):
     since: datetime | None = None
     """Since when its node has been Unknown; None = it is not."""
     recalled: bool = False
-    """Only the pod's node claims that the fleet has placed the pod there; or the fleet's workflow of that node takes
-    this workload for absent."""
+    """The fleet has the pod's place only from the node's own claim, or the fleet's workflow of that node takes this
+    workload for absent."""
     is_proof_sent: bool = False
-    """Whether the node's workflow was sent the document that the workload would make, since the pod was `recalled`."""
+    """Whether the node's workflow was sent the workload's document for the pod after the pod became `recalled`."""
     report: PodReport | None = None
     ready_at: datetime | None = None
     """When its node first reported it ready, by the fleet's own clock; None = it is not ready."""

@@ -28,7 +28,7 @@ class Display:
     def publish(self, *, rests: bool = False) -> None:
         """Write the search attributes that changed, and show the pod's state in the UI.
 
-        `rests`: no step is about to change the pod.
+        `rests` is True if no step is about to change the pod.
         """
         started_with = any(pair.key.name == "PodStatus" for pair in workflow.info().typed_search_attributes)
         updates = search_attributes.updates(self.state, started_with=started_with, rests=rests)

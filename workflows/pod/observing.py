@@ -104,7 +104,7 @@ def _kill_behind(state: PodState, kill: Kill, ended: Exit, at: datetime) -> Kill
     """Return the kill that may have caused an exit at `at`: none if the kill was decided after the exit.
 
     A late listing, as after a pause of the worker, may lead to the kill of a container that has already ended. `at` is
-    never too early. The loss of a sandbox or of a container is the cause of its kill, so that kill always comes later.
+    never too early. A kill because of a lost sandbox or container always comes after the exit, and still counts.
     """
     if kill.at is None or kill.again or at >= kill.at or kill.cause in (KillCause.SANDBOX, KillCause.STATE_LOST):
         return kill

@@ -52,7 +52,7 @@ class StartAhead(NamedTuple):
         return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
 
     def is_due(self, decided: Step) -> bool:
-        """Say whether this start is the step decided now. It may have begun without the id of its sandbox."""
+        """Say whether this start is the step decided now. When it began, its sandbox's id may have been unknown."""
         given, wanted = self.step.input, decided.input
         if isinstance(given, StartContainer) and not self.knows_sandbox and isinstance(wanted, StartContainer):
             given = given.model_copy(update={"sandbox_id": wanted.sandbox_id})

@@ -34,8 +34,8 @@ def updates(state: PodState, *, started_with: bool, rests: bool) -> list[SearchA
     """Return the search attributes that differ from those last written, and record them as written.
 
     Returns none until it is certain that the namespace has them: the run was started with them (`started_with`), or the
-    node has reported them. Writing an unknown one would fail the workflow task. `rests`: no step is about to change the
-    pod. Otherwise changes of status and restarts alone wait for a later call.
+    node has reported them. Writing an unknown one would fail the workflow task. `rests` is True if no step is about to
+    change the pod. If it is False, changes of status and restarts alone wait for a later call.
     """
     if not (started_with or state.node.search_attributes):
         return []

@@ -240,7 +240,7 @@ class StepRunner:
     def is_interrupted(self, begun: Begun, *, was_ending: bool) -> bool:
         """Say whether a step whose turn has come must be cancelled.
 
-        `was_ending`: the pod was ending before the step.
+        `was_ending` is True if the pod was ending before the step.
         """
         match STEPS[begun.step.name].interruption:
             case Interruption.GOES_ON:

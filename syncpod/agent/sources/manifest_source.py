@@ -106,7 +106,10 @@ class ManifestSource:
             await self._pods.find_ended()
 
     def _look(self, gone: Sequence[str], *, may_be_gone: bool) -> Listing | None:
-        """Read the directory. If it is missing, return None, or if `may_be_gone` a listing without pods. Blocks."""
+        """Read the directory. If it is missing, return None, or with `may_be_gone` a listing that reports it.
+
+        Blocks.
+        """
         if not may_be_gone:
             try:
                 self._files.directory.stat()

@@ -43,7 +43,7 @@ class ClusterGuard:
         self._watchers.append(watcher)
 
     def watch_outages(self, watcher: Callable[[datetime, datetime | None], None]) -> None:
-        """Call `watcher` with the beginning and None when an outage begins, and with beginning and end when it ends.
+        """Call `watcher` with ``(beginning, None)`` when an outage begins, and with ``(beginning, end)`` when it ends.
 
         An outage begins with the last answer before it.
         """

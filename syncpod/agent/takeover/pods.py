@@ -109,7 +109,7 @@ class Takeover:
             return True
 
     async def take_until_taken(self, workflow_id: str) -> bool:
-        """Take over one workflow, and retry while the server does not answer. Returns as `take` does."""
+        """Take over one workflow; retry while the server does not answer. The result is that of `take`."""
         while True:
             try:
                 return await self.take(workflow_id)
