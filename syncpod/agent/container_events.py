@@ -19,8 +19,8 @@ after the stream has ended, after an event that does not name its pod, and after
 If the runtime sends too many events, the stream is closed for a minute, and the runtime is relisted meanwhile.
 
 Mirrors pleg/evented.go, v1.36; in v1.37 that file only relists the pod whose container ended. Differences: the kubelet
-1.36 builds the pod's status from the event, and relists each 300 s on a node of any size; after its stream has failed
-five times, it never listens again.
+1.36 builds the pod's status from the event, and relists each 300 s, whatever the number of pods; after its stream has
+failed five times, it never listens again.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ LONGEST_PAUSE_SECONDS = 0.05
 """A pause is at least as long as the read before it, up to this many seconds: reads without pauses would slow down a
 busy runtime further."""
 GIVE_UP_SECONDS = 1.0
-"""Seconds that the runtime may take to report the exit. After that the relist has to find the exit, and must not
-rest."""
+"""Seconds that the runtime may take to report the exit. After that the relist must find the exit, so it does not rest.
+"""
 
 
 class ExitFollower:

@@ -162,7 +162,7 @@ class NodePods:
             raise CannotSay from unknown
 
     async def node_named(self, name: str, *, at_once: bool) -> ListedNode:
-        """Return this worker's node. Raises CannotSay for another, or if its workflow has published nothing here."""
+        """Return this worker's node. Raises CannotSay for any other, or if its workflow published nothing here."""
         workflow_id = node_workflow_id(name)
         run = self._published.newest(workflow_id) if name == self.node else None
         if run is None:

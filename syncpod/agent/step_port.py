@@ -54,7 +54,7 @@ class StepPort:
     # --- reports ------------------------------------------------------------------------------------------------------
 
     def step_began(self, ref: PodRef, *, kills: bool = False) -> None:
-        """Note that an attempt of a step begins; `kills` if it ends the whole pod."""
+        """Note that an attempt of a step begins. `kills` says whether it ends the whole pod."""
         if kills:
             self._prober.ending(ref.uid)
         self.pleg.step_began(ref.uid)

@@ -104,7 +104,7 @@ ON CONFLICT DO UPDATE SET
 _SERVICES_KEPT: Final = 1000
 """The most times of service, and outages, that are kept, for a worker or server that is restarted again and again."""
 _BY_ANOTHER: Final = 5_000_000
-"""In microseconds: a record that is this much later than a worker's last sign of life was written by another worker."""
+"""A record that is this many microseconds later than a worker's last sign of life was written by another worker."""
 
 
 _TIMES: Final = """

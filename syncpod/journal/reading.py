@@ -188,7 +188,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Yield the journal, for reading only. Raises NoJournal."""
     try:
         path.stat()
-        # Not mode=ro: if the worker was killed, the first reader has to replay the write-ahead log.
+        # Not mode=ro: if the worker was killed, the first reader must replay the write-ahead log.
         connection = sqlite3.connect(f"file:{_quoted(path)}?mode=rw", uri=True, timeout=2.0, isolation_level=None)
     except FileNotFoundError:
         raise NoJournal(f"there is no journal in {path.parent}: no worker of this version has run there") from None

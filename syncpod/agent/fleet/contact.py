@@ -45,7 +45,7 @@ class Contact:
         self._since: float | None = None
         """When the present contact began, by the clock; None = no contact since this worker's start."""
         self._gap = 0.0
-        """Seconds of the gap before `_since`: the longest gap since contact was last steady."""
+        """The longest gap in seconds since contact was last steady. All such gaps lie before `_since`."""
 
     def note_contact(self) -> None:
         """Record a contact with the fleet now. Blocks briefly. A failed write is ignored, since another one follows."""

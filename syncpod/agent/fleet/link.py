@@ -42,7 +42,7 @@ log_of_fleet = logging.getLogger(ANOTHER_SERVER)
 
 WORKER_STOPPED: Final = "the node's worker was stopped in order: `syncpod up` on the node starts it"
 LEFT: Final = "the node has left the fleet"
-"""Before the fleet loses contact with a node, the node sends the reason: this one, or `WORKER_STOPPED`."""
+"""The reasons that a node sends before it loses contact on purpose: this one, or `WORKER_STOPPED`."""
 LOOK_SECONDS: Final = 2.0
 """Seconds between two checks whether the node has joined or left a fleet."""
 SLOTS: Final = 8 + 2 * MOST

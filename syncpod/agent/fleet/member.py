@@ -256,7 +256,7 @@ class FleetMembership:
             await self._tell_list(kept)
 
     async def mind_silence(self) -> None:
-        """Stop pods whose time without contact is over, and start them again once the contact is steady.
+        """Stop pods whose permitted time without contact is over, and start them again once the contact is steady.
 
         Raises RPCError, OSError.
         """

@@ -118,8 +118,8 @@ class ContainerGc:
     async def round(self, *, seconds: float, finished_too: bool = False) -> int:
         """Collect once; wait at most `seconds`, and return how many containers and sandboxes were removed in that time.
 
-        Other removals continue. A failure is logged only when its reason changes. `finished_too`: remove all containers
-        of finished pods (DeleteAllUnusedContainers).
+        Other removals continue. A failure is logged only when its reason changes. With `finished_too`, remove all
+        containers of finished pods (DeleteAllUnusedContainers).
         """
         tasks = await self._begin_round(finished_too=finished_too)
         if not tasks:

@@ -55,13 +55,14 @@ class Killer(Protocol):
     async def end_pod(
         self, ref: PodRef, is_orphan: Callable[[], Awaitable[bool]], *, grace_seconds: int, why: str
     ) -> EndedLife | str:
-        """Kill a pod, if `is_orphan` confirms it; return its life, whose remains are to be removed, or why it goes on.
+        """Kill a pod, if `is_orphan` confirms it; return the life that has ended, or why the pod goes on.
 
-        The reason is "" if the pod is no longer an orphan. Raises CriError, OSError, and the errors of `is_orphan`.
+        The caller removes the remains of the life. The reason is "" if the pod is no longer an orphan. Raises CriError,
+        OSError, and the errors of `is_orphan`.
         """
 
     async def end_nameless(self, found: Nameless, *, grace_seconds: int) -> str | None:
-        """Kill and remove a container or sandbox without a pod's name; return None, else why it stays.
+        """Kill and remove a container or sandbox without a pod's name. Return None if it is removed, else why it stays.
 
         Raises CriError.
         """
@@ -87,8 +88,8 @@ class Orphans:
 
         `coverage` returns the state of the node's workflow; it may raise RPCError. `begin_anew` restarts a pod's
         workflow if the server has terminated it because of a limit, and returns whether that was so: such a pod is no
-        orphan. `is_signed`: commands to the node are signed, so the server's records alone are not enough to kill a
-        pod. `hand_over` is called with each orphan that was killed: its remains are to be removed.
+        orphan. `is_signed` is True if commands to the node are signed: then the server's records alone are not enough
+        to kill a pod. `hand_over` is called with each killed orphan, so that its remains are removed.
         """
         self._begin_anew = begin_anew
         self._hand_over = hand_over
@@ -186,7 +187,7 @@ class Orphans:
         return judge(found, coverage, cluster=self._node.cluster)
 
     async def _still(self, uid: str) -> bool:
-        """Say whether the pod is still to be killed, with all evidence read again."""
+        """Read all evidence again, and say whether the pod must still be killed."""
         pod = (await self._inventory()).pods.get(uid)
         return pod is not None and (await self._judged(pod, await self._covered())).kill
 

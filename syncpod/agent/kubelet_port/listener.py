@@ -1,8 +1,8 @@
 """A server that unknown clients can reach: it bounds their connections, and the time that each may take.
 
 Connections are accepted one by one, so that the bound holds before a client has sent anything. Until a request of a
-connection is authorized, its client is a stranger. There is a lower bound for all strangers, and another bound for the
-strangers at one address.
+connection is authorized, its client is a stranger. Two smaller bounds apply to strangers: one to all of them together,
+and one to those at one address.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A bound claim never changes its volume, and a volume never its place. So the place is read once in a pod's life, and is
 used while the API server is away. The Node authorizer lets a node get the claims and volumes of its pods, but not watch
-them (plugin/pkg/auth/authorizer/node, v1.36). A storage driver's volume may have to be expanded, so it is polled about
+them (plugin/pkg/auth/authorizer/node, v1.36). A storage driver's volume may need to be expanded, so it is polled about
 once a minute.
 """
 
@@ -115,7 +115,7 @@ class FollowedClaim(FollowedGift):
             log.debug("volume %s of pod %s: %s", place.volume, self._need.pod, error)
 
     async def _found(self) -> ClaimedPlace | BoundVolume:
-        """Return the volume's place, or a BoundVolume, which a driver has to mount. Raises NotUsable, _NotFetched."""
+        """Return the volume's place, or a BoundVolume, which a driver must mount. Raises NotUsable, _NotFetched."""
         if self._need.inline is not None:
             return BoundVolume(inline_volume(self._need.inline, self._need), {}, {})
         claim = await self._fetch("PVC", claim_path(self._need))

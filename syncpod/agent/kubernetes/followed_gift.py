@@ -34,7 +34,8 @@ class FollowedGift:
     ) -> None:
         """`lacks` is the log's sentence without its reason: `pod default/web has no …`. `within` begins the reason.
 
-        `tell` is called when the object is in the store, and with each new reason why it, or a newer one, is not.
+        `tell` is called when the object is in the store, and with each new reason why the store lacks it or a newer
+        one.
         """
         self._store, self._ref, self._tell = store, ref, tell
         self._lacks, self._level, self._within = lacks, level, within

@@ -103,7 +103,7 @@ class PodEvents:
         writer.when_all_are_written(self._saving.set)
 
     def published(self, state: PublishedEvents, *, is_gone: bool = False) -> None:
-        """Take a pod's newest state. `is_gone`: it is the pod's last one."""
+        """Take a pod's newest state. `is_gone` is True if it is the pod's last one."""
         meta = state.metadata
         if list_of(meta) not in _SOURCES:
             return
@@ -191,7 +191,7 @@ class PodEvents:
         return found
 
     def _was_written(self, uid: str, record: Mapping[str, Any]) -> bool:
-        """Say whether an event was passed on when it happened. Each passing on gives True once."""
+        """Say whether an event was passed on when it happened. If it was passed on twice, two calls return True."""
         written = self._written.get(uid, {}).get(_key(record))
         if written is None or not written.waiting:
             return False
