@@ -1,13 +1,13 @@
 """Start marks: a node's record that it is about to start a container, one mark for each container of a pod.
 
 Between StartContainer and the moment when the pod's workflow has the answer, only the runtime has a record that an
-instance ran. If the ended instance were removed while the worker is down, the container would run a second time. The
-mark, `<state>/pods/<uid>/starts/<container>`, shows the next worker that the instance ran.
+instance ran. If the ended instance were then removed while the worker is down, the container would run a second time.
+The mark, `<state>/pods/<uid>/starts/<container>`, shows the next worker that the instance ran.
 
 A container has one mark, that of its newest instance: an instance is started only once the workflow has recorded the
-previous one. Marks are removed with the pod's directory. They are not synced to disk: they must survive the worker, not
-the kernel. A power cut may lose the last ones, but the runtime, which does sync its records, then still lists those
-instances.
+previous one. Marks are removed with the pod's directory. They are not synced to disk, since they must survive the
+worker and not the kernel. A power cut may lose the last marks, but the runtime, which syncs its records, still lists
+their instances.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class StartMark(BaseModel):
 
 @dataclass(frozen=True)
 class WithdrawnMark:
-    """A mark that was set aside and can be restored. Both are done by renames, which work on a full disk."""
+    """A mark that was set aside and can be restored. Both are renames, which work on a full disk."""
 
     path: Path
     """The path at which the mark counts."""
@@ -73,9 +73,9 @@ class WithdrawnMark:
 def write_start_mark(node: NodeContext, uid: str, container: str, mark: StartMark) -> None:
     """Write a container's mark atomically; mode 0600.
 
-    A mark is overwritten by a single write within one page, which a crash cannot tear. An overwrite costs a fifth of
-    writing a new file, and no disk space: on a full disk, the container that is started next may free space. A first
-    mark needs space; if there is none, the container must not be started.
+    A mark is overwritten by a single write within one page, which a crash cannot tear. This takes a fifth of the time
+    of a new file, and no disk space: on a full disk, the next container may be the one that frees space. A first mark
+    needs space; if there is none, the container must not be started.
 
     Blocks. Raises OSError, UnsafeName.
     """
@@ -95,7 +95,7 @@ def read_start_mark(node: NodeContext, uid: str, container: str) -> StartMark | 
 
 
 def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> WithdrawnMark | None:
-    """Set aside the mark of an instance, given by its id in the runtime; None if it has none.
+    """Set aside the mark of the instance with this id in the runtime; return None if it has none.
 
     Call it before removing an instance that never ran, whose number is then free again. A crash in between leaves an
     instance that is listed as never started, or nothing. Blocks. Raises OSError, UnsafeName.
@@ -109,7 +109,7 @@ def withdraw_start_mark(node: NodeContext, uid: str, container_id: str) -> Withd
 
 
 def has_start_mark(node: NodeContext, uid: str, container_id: str) -> bool:
-    """Return whether an instance, given by its id in the runtime, has a mark. Blocks. Raises OSError, UnsafeName."""
+    """Return whether the instance with this id in the runtime has a mark. Blocks. Raises OSError, UnsafeName."""
     return _marked(node, uid, container_id) is not None
 
 

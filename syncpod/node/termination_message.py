@@ -22,7 +22,7 @@ MESSAGE_LIMIT: Final = 4096
 """Maximum bytes of a message from the file."""
 LOG_LIMIT: Final = 2048
 LOG_LINES: Final = 80
-"""Maximum lines of a message from the log; `LOG_LIMIT` is its maximum in bytes."""
+"""Maximum lines of a message from the log; `LOG_LIMIT` is the maximum of its bytes."""
 _TAIL: Final = 1 << 20
 """Bytes at the end of the log that are searched for its last lines."""
 _MODE: Final = 0o666
@@ -32,7 +32,7 @@ starting."""
 
 
 def make_message_file(path: Path) -> None:
-    """Make the file, writable by every user in the container, and remove those of old instances.
+    """Make the message file, writable by every user in the container, and remove the files of old instances.
 
     Blocks; safe to repeat. Raises OSError.
     """
@@ -56,7 +56,7 @@ def wants_message(answer: ContainerAnswer) -> bool:
 
 
 def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callable[[], bool]) -> str:
-    """Return the exit's message with the container's own added. Blocks; a missing file counts as empty.
+    """Return the exit's message together with the container's own. Blocks; a missing file counts as empty.
 
     `withholds` returns whether the container's own text may show values of Secrets that the node cannot recognize.
     """
@@ -97,6 +97,6 @@ def _end_of_log(log: Path) -> str:
 
 
 def _opened(path: Path) -> int:
-    """Open a regular file for reading, not through a link. Raises OSError."""
+    """Open a regular file for reading, following no link. Raises OSError."""
     require_regular(askable(path).lstat())  # checked before the opening, since opening a device may have effects
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

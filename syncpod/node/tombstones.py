@@ -1,9 +1,9 @@
 """Tombstones: a node's records of pods' lives that are over.
 
-Once a life has a tombstone, its remains may be removed at any time, its UID is free, and a Temporal server restored
-from a backup starts no deleted pod again. Each tombstone is an empty file, named after UID and incarnation: the next
-life under the UID has another incarnation. The file's time is that of the deletion. Old files, and the oldest of too
-many, are removed.
+Once a life has a tombstone, its remains may be removed at any time, its UID is free, and a deleted pod does not start
+again after its Temporal server was restored from a backup. Each tombstone is an empty file, named after UID and
+incarnation: the next life under the UID has another incarnation. The file's time is that of the deletion. Old
+tombstones are removed, and the oldest ones if there are too many.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syncpod.translation.paths import UnsafeName, safe_name
 
 _DIRECTORY: Final = "deleted"
 KEPT_SECONDS: Final = 30 * 86_400
-"""Seconds that a tombstone is kept: longer than backups of a database are usually kept."""
+"""Seconds for which a tombstone is kept: longer than a backup of a database usually is."""
 KEPT_PODS: Final = 20_000
 """Maximum number of tombstones; each takes an inode, and no space."""
 
@@ -50,7 +50,7 @@ def tombstone_in(state_dir: Path, uid: str, incarnation: str) -> datetime | None
 
 
 def record_of_ended_life(node: NodeContext, uid: str) -> PodRecord | None:
-    """Return a pod's record if the life that it records has a tombstone; else None. Blocks.
+    """Return a pod's record if the recorded life has a tombstone; else None. Blocks.
 
     Raises OSError, UnsafeName.
     """
@@ -59,7 +59,7 @@ def record_of_ended_life(node: NodeContext, uid: str) -> PodRecord | None:
 
 
 def prune_tombstones(node: NodeContext) -> int:
-    """Remove tombstones that are too old, and the oldest of too many; return the number of removed ones. Blocks.
+    """Remove tombstones that are too old, and the oldest if there are too many; return their number. Blocks.
 
     Raises OSError.
     """

@@ -31,7 +31,8 @@ class Verification:
 
     policy: str = NEVER_VERIFY_PRELOADED
     allowed: tuple[str, ...] = ()
-    """Image names as pods write them, without tag and digest; a trailing `/*` matches all with that prefix."""
+    """Image names as pods write them, without tag and digest; a trailing `/*` matches every name with the prefix before
+    it."""
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:

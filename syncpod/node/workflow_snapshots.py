@@ -30,7 +30,7 @@ class WorkflowSnapshot(BaseModel):
     workflow_id: str
     run_id: str
     history_length: int
-    """Number of the newest event of the run's history that the state includes."""
+    """Number of the newest event in the run's history that is part of the state."""
     at: datetime
     """The workflow's time at the end of the task."""
     next_input: dict[str, Any]
@@ -38,13 +38,13 @@ class WorkflowSnapshot(BaseModel):
 
 
 def write_snapshot(node: NodeContext, uid: str, snapshot: WorkflowSnapshot) -> bool:
-    """Replace a pod's snapshot atomically, mode 0600; return False if the pod has no directory (yet, or any more).
+    """Replace a pod's snapshot atomically, mode 0600; return False if the pod has no directory, yet or any more.
 
     `uid` is "" for the snapshot of the node's own workflow. Snapshots are not synced to disk: a power cut may lose the
     newest one. Blocks. Raises OSError, UnsafeName.
     """
     path = pod_directory(node, uid) / SNAPSHOT_NAME if uid else node.state_dir / NODE_SNAPSHOT_NAME
-    # Encoded by `json`: pydantic would check the input's thousands of values once more.
+    # `json` encodes this, since pydantic would check the input's thousands of values once more.
     text = json.dumps(
         {**snapshot.model_dump(mode="json", exclude={"next_input"}), "next_input": snapshot.next_input},
         ensure_ascii=False,
@@ -66,7 +66,7 @@ def find_snapshot(node: NodeContext, workflow_id: str) -> WorkflowSnapshot | Non
 
 
 def forget_node_snapshot(state_dir: Path) -> None:
-    """Remove the snapshot of the node's own workflow: it is about pods that have ended. Raises OSError."""
+    """Remove the snapshot of the node's own workflow, which is about pods that have ended. Raises OSError."""
     (state_dir / NODE_SNAPSHOT_NAME).unlink(missing_ok=True)
 
 

@@ -30,7 +30,7 @@ def settings(arguments: Sequence[str]) -> Settings:
     parser.add_argument("--socket", type=Path, metavar="PATH", help="default: DIR/cri.sock")
     parser.add_argument("--simulate", action="store_true", help="containers are timers that obey scripts")
     given = parser.parse_args(arguments)
-    directory = Path(os.path.abspath(given.state_dir))  # noqa: PTH100 - symbolic links stay as they are written
+    directory = Path(os.path.abspath(given.state_dir))  # noqa: PTH100 - this leaves symbolic links unresolved
     socket = given.socket or directory / "cri.sock"
     return Settings(directory, Path(os.path.abspath(socket)), given.simulate)  # noqa: PTH100
 

@@ -2,11 +2,11 @@
 
     CREATED ──start──► RUNNING ──ends──► EXITED          a start that fails: CREATED ──► EXITED 128 StartError
 
-On disk a container exists from the creation to the removal of its `record`; `process/` means that a start began;
-`ended` is final (see `store`). So a server that is killed at any point leaves one of these: nothing that counts, a
-created container, a container whose start began (`Processes.find` returns its state), or one that has ended. Until its
-state is known, a container is listed as UNKNOWN. If its state cannot be found out, it counts as ended, 255 Unknown; it
-never becomes CREATED again.
+On disk, a container exists from the creation to the removal of its `record`; with `process/` its start has begun;
+`ended` is final (see `store`). So a server that is killed at any point leaves one of these: no container, a created
+one, one whose start has begun (`Processes.find` returns its state), or an ended one. A container is listed as UNKNOWN
+until its state is known. If the state cannot be found out, the container counts as ended, 255 Unknown; it never becomes
+CREATED again.
 """
 
 from __future__ import annotations
@@ -205,9 +205,9 @@ class Containers:
         self._publish(container, api_pb2.CONTAINER_STARTED_EVENT)
 
     def _end_of_failed_start(self, container: Container, error: Exception, sentence: str) -> Exited:
-        """Return the end of a container whose start failed: with its own exit code if it has run all the same.
+        """Return the end of a container whose start failed. If it has run in spite of that, the end has its exit code.
 
-        Difference: containerd lists such a container as a start that failed, even if it had run to its end.
+        Difference: containerd lists a failed start even if the container has run to its end.
         """
         ended = error.ended if isinstance(error, StartFailed) else None
         if ended is None or ended.reason == "StartError":
@@ -307,7 +307,7 @@ class Containers:
             try:
                 await in_thread(cgroups.kill, path)
                 await in_thread(cgroups.remove, path)
-            except Exception as error:  # noqa: BLE001 - a cgroup that stays keeps no container from being removed
+            except Exception as error:  # noqa: BLE001 - a container can be removed even if its cgroup stays
                 problem = error
             else:
                 return True
@@ -319,8 +319,8 @@ class Containers:
     async def stop(self, container: Container, grace: int) -> None:
         """Send the stop signal, wait up to `grace` seconds, kill everything; returns when the end is recorded.
 
-        Does nothing to a container that does not run. If cancelled, it kills nothing. It can be repeated; the shortest
-        grace of concurrent calls counts.
+        Does nothing to a container that does not run. A cancelled call kills nothing. Calls can be repeated; the
+        shortest grace of concurrent calls counts.
         """
         if container.asking is not None:
             await asyncio.wait({container.asking})
@@ -375,8 +375,8 @@ class Containers:
     async def update(self, container: Container, resources: api_pb2.LinuxContainerResources) -> None:
         """Change the given limits of a container that has not ended, and its record.
 
-        A container that was not started yet gets the limits at its start. Raises Refusal and CgroupRefused, and then
-        changes nothing. Difference: containerd also records changes to a container that has ended.
+        A container that is not started yet gets the limits at its start. If this raises Refusal or CgroupRefused,
+        nothing has changed. Difference: containerd also records changes to a container that has ended.
         """
         runtime = self._runtime
         async with container.lock:
@@ -478,17 +478,20 @@ def _image_facts(image: Image, own: OwnImage | None) -> dict[str, Any]:
 
 
 def _log_path(sandbox_config: api_pb2.PodSandboxConfig, config: api_pb2.ContainerConfig) -> str:
-    """Return the log's absolute path; empty if either part is, as in containerd: then output is discarded."""
+    """Return the log's absolute path.
+
+    It is empty if either part is empty, and output is then discarded, as in containerd.
+    """
     if not sandbox_config.log_directory or not config.log_path:
         return ""
     return str(Path(sandbox_config.log_directory, config.log_path))
 
 
 def _hostname(sandbox_config: api_pb2.PodSandboxConfig) -> str:
-    """Return the host name of a pod's containers; "" if they share the machine's, and can change it for the machine.
+    """Return the host name of a pod's containers; "" if they share that of the machine, which they can then change.
 
-    A pod with its own network has a host name of its own, at first a copy of the machine's, as in containerd: changes
-    stay in the container.
+    A pod with its own network has its own host name, so changes stay in the container. As in containerd, it begins as a
+    copy of the machine's.
     """
     if sandbox_config.hostname or sandbox_config.linux.security_context.namespace_options.network == api_pb2.NODE:
         return sandbox_config.hostname

@@ -25,8 +25,8 @@ class Events:
         """Send the result of `event` to all readers; `event` is not called if there are none.
 
         A reader that is a thousand events behind is cut off: otherwise it would not notice a gap. If `event` fails, for
-        example because a record cannot be read, every reader is cut off. Raises nothing: the change has happened,
-        whether or not it can be reported.
+        example because a record cannot be read, every reader is cut off. Raises nothing: the change has happened, even
+        if it cannot be reported.
         """
         if not self._readers:
             return

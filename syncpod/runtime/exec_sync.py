@@ -20,8 +20,8 @@ containerd truncates each output at 16 MiB, so both together may not fit, and th
 _DRAIN_LOOKS: Final = 10
 _DRAIN_PAUSE_SECONDS: Final = 0.05
 """Seconds between two reads of a command's output after its end; `_DRAIN_LOOKS` is the number of reads. The command's
-own output is available at once; only processes that it left running can add more. There are several reads, so that a
-slow server misses nothing."""
+own output is available at once; only processes that it left running can add more. Several reads make sure that a slow
+server misses nothing."""
 
 
 async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout: int) -> api_pb2.ExecSyncResponse:
@@ -35,7 +35,7 @@ async def exec_sync(process: Process, id: str, command: tuple[str, ...], timeout
     starts a daemon never succeeds.
     """
     try:
-        # The timeout includes starting, which may take long in a frozen container or on an overloaded machine.
+        # The timeout includes the start, which may take long in a frozen container or on an overloaded machine.
         async with asyncio.timeout(timeout or None) as limit:
             return await _executed(process, id, command)
     except TimeoutError as error:
@@ -78,7 +78,7 @@ async def _collected(streams: Streams) -> api_pb2.ExecSyncResponse:
 
 
 async def _keep(streams: Streams, kept: dict[Stream, list[bytes]]) -> None:
-    """Read the output to its end, so that the command never blocks, and keep as much as fits."""
+    """Read the output to its end, so that the command never blocks; keep the part that fits."""
     room = MAX_OUTPUT
     async for source, data in streams.output():
         if room > 0:

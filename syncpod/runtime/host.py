@@ -1,4 +1,4 @@
-"""The facts of this machine and this user that matter to containers; read once, when the server starts."""
+"""The facts of this machine and this user that matter to containers. They are read once, when the server starts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Host:
     gid: int
     groups: tuple[int, ...]
     search_path: str
-    """PATH of containers that set none: the server's own."""
+    """The server's own PATH, for containers that set none."""
     lowest_oom_score_adj: int
     """The lowest oom_score_adj that a process of a container can have."""
     without_mounts: str = ""

@@ -1,7 +1,7 @@
-"""The list entries of sandboxes and containers. They are kept serialised, so that a list of 20,000 is a concatenation.
+"""The list entries of sandboxes and containers.
 
-All of CRI's list answers have their entries in field 1, so an entry is kept with its tag and length in front. Only the
-state changes; it is the last byte.
+They are kept serialised, so that a list of 20,000 entries is a mere concatenation. An entry is kept with its tag and
+length in front, since all of CRI's lists have their entries in field 1. Only the state changes, which is the last byte.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _SANDBOX_STATE_TAG = b"\x18"  # PodSandbox.state: field 3, varint
 
 
 def container_entry(container: api_pb2.Container) -> bytes:
-    """Return the entry of a container, whose `state` must be unset; it lists as created."""
+    """Return the entry of a container, whose `state` must be unset; the entry has the state created."""
     return _entry(container.SerializeToString() + _CONTAINER_STATE_TAG)
 
 
 def sandbox_entry(sandbox: api_pb2.PodSandbox) -> bytes:
-    """Return the entry of a sandbox, whose `state` must be unset; it lists as ready."""
+    """Return the entry of a sandbox, whose `state` must be unset; the entry has the state ready."""
     return _entry(sandbox.SerializeToString() + _SANDBOX_STATE_TAG)
 
 

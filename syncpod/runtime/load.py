@@ -1,7 +1,7 @@
 """`python -m syncpod.runtime.load --state-dir DIR [--name NAME] FILE...`: give the embedded runtime images from files.
 
 A running server sees loaded images at once. An image's files are unpacked beside their final directory and then
-renamed, so a load that is killed leaves nothing that counts; the next load, or the next server, removes the rest.
+renamed, so a killed load leaves no incomplete image; the next load, or the next server, removes its rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CannotLoad(Exception):
 
 
 def load(directory: Path, file: Path, name: str = "") -> Iterator[str]:
-    """Load the images of a file into the state directory of a runtime, and yield a line on each. Raises CannotLoad.
+    """Load the images of a file into the state directory of a runtime, and yield a line about each. Raises CannotLoad.
 
     `name` replaces the name of the file's only image.
     """

@@ -1,4 +1,4 @@
-"""The interface between the server's state machine and the parts that run its containers: real processes, or timers.
+"""The interface between the server's state machine and its containers, which are real processes or timers.
 
 Times are nanoseconds since the Unix epoch, as on CRI's wire.
 """
@@ -61,11 +61,12 @@ class ProcessSpec:
     """Names such as CAP_CHOWN, or ALL."""
     oom_score_adj: int | None = None
     cgroup_procs: tuple[str, ...] = ()
-    """The cgroup.procs files that the process writes itself to before it runs; empty without access to cgroups."""
+    """The cgroup.procs files into which the process writes itself before it runs; empty without access to cgroups."""
     root: str = ""
-    """The directory of an image's files, over which the container has a writable layer; empty = the machine's files."""
+    """The directory of an image's files, which the container sees under a writable layer; empty = the machine's
+    files."""
     script: Mapping[str, str] = field(default_factory=dict)
-    """The sandbox's annotations, which script a simulated process; a real one ignores them."""
+    """The sandbox's annotations, with the script of a simulated process; a real process ignores them."""
     name: str = ""
     """The container's name in its metadata; empty for a sandbox's pause."""
     attempt: int = 0
@@ -81,8 +82,8 @@ class Exited:
     exit_code: int
     """128 + n after signal n; 255 if the end was not observed."""
     reason: str
-    """Completed, Error, OOMKilled or Unknown, as in containerd. If a start failed after its server had died, `find`
-    returns StartError: code 128, the sentence as message, started_at 0."""
+    """Completed, Error, OOMKilled or Unknown, as in containerd. If a start fails after its server has died, `find`
+    returns StartError, with code 128, the sentence as message, and started_at 0."""
     message: str
     started_at: int
     finished_at: int
@@ -156,7 +157,7 @@ class Process(Protocol):
         """When it was started."""
 
     async def wait(self) -> Exited:
-        """Wait for the end and return it; any number of callers may wait, also after the end."""
+        """Wait for the end and return it. Any number of callers may wait, even after the end."""
 
     def signal(self, number: int) -> None:
         """Send a signal to the process only. Does nothing if it is gone."""
@@ -186,13 +187,13 @@ class Processes(Protocol):
     """Starts processes and finds them again."""
 
     def refusal(self, mount: Mount) -> str | None:
-        """Return, in a sentence, why this mount is impossible; None if it is possible now."""
+        """Return a sentence with the reason why this mount is impossible; None if it is possible now."""
 
     async def start(self, spec: ProcessSpec, directory: Path) -> Process:
         """Start a process, with its files in `directory`, which must exist and be empty; `find` reads them.
 
-        Returns once it runs. Raises StartFailed; then nothing is left running. If the caller is cancelled or killed,
-        `find` returns whether it ran.
+        Returns once it runs. Raises StartFailed, and then nothing is left running. After a cancellation or the caller's
+        death, `find` returns whether it ran.
         """
 
     async def find(self, directory: Path) -> Process | Exited | None:

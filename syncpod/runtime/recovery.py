@@ -1,4 +1,4 @@
-"""Finds out whether a process runs or how it ended, at a server's start or after a kill. The answer may take a while.
+"""Finds out whether a process runs or how it ended, at a server's start or after a kill. This may take a while.
 
 No function here waits for ever, except for a process that is known to live.
 """
@@ -15,7 +15,7 @@ from syncpod.runtime.port import Exited, Process
 from syncpod.runtime.state import Runtime, log, remove_directory
 
 _ANSWER_SECONDS: Final = 5.0
-"""Timeout of one `Processes.find`, which is then repeated; it takes long only while a start is in progress."""
+"""Timeout of one `Processes.find`, which is then repeated. A call takes long only while a start is in progress."""
 _PAUSES_SECONDS: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 0.0)
 """Seconds to wait after each try; the machine may recover."""
 _END_SECONDS: Final = 10.0
@@ -24,7 +24,7 @@ killed."""
 
 
 class FateUnknown(Exception):
-    """It cannot be found out whether a process runs, or how it ended; the text says why."""
+    """The state of a process, or its end, cannot be found out; the text is the reason."""
 
 
 async def find_process(runtime: Runtime, directory: Path) -> Process | Exited | None:
@@ -61,8 +61,8 @@ async def kill_what_runs(runtime: Runtime, directory: Path) -> None:
 async def discard(runtime: Runtime, directory: Path, process: str) -> None:
     """Remove the directory of a sandbox or container that was half made or half removed, and kill its process.
 
-    `process` is the name of the process's own directory in `directory`. If it cannot be found out whether the process
-    runs, everything is left for the next server.
+    `process` is the name of the process's own directory in `directory`. If the state of the process cannot be found
+    out, everything is left for the next server.
     """
     if (directory / process).exists():
         try:
@@ -87,7 +87,7 @@ async def end_after_kill(runtime: Runtime, watch: asyncio.Task[Any], directory: 
         try:
             async with asyncio.timeout(_END_SECONDS):
                 found = await runtime.processes.find(directory)
-        except Exception as error:  # noqa: BLE001 - it was killed, and no more can be found out
+        except Exception as error:  # noqa: BLE001 - it was killed, and its end cannot be found out
             found = unknown_end(f"its end cannot be found out: {error!r}", started_at)
         if watch.done():
             return None

@@ -1,4 +1,4 @@
-"""Registries of sandboxes and containers: finding them by id, prefix of an id or unique name, and by labels."""
+"""Registries of sandboxes and containers, which find them by id, prefix of an id, unique name, or labels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from syncpod.runtime.refusals import invalid, not_found, precondition
 
 INDEXED_LABELS: Final = ("io.kubernetes.pod.uid", "io.kubernetes.pod.name")
-"""Labels with an index. Clients list the sandboxes and containers of one pod by its UID many times in its life: with
-500 pods, comparing the labels of all took a fifth of this process's time when a pod starts, and a third when it ends.
-At each start, clients also list by the pod's name once, to find earlier pods of that name."""
+"""Labels with an index. Clients often list the sandboxes and containers of one pod by its UID: without the index, 500
+pods took a fifth of this process's time when a pod starts, and a third when it ends. At each start, clients also list
+by the pod's name once, to find earlier pods of that name."""
 
 
 class Identified(Protocol):
@@ -42,7 +42,7 @@ class Registry(Generic[_T]):
         self._kind = kind
         self._by_id: dict[str, _T] = {}
         self._by_label: dict[tuple[str, str], dict[str, _T]] = {}
-        """The sandboxes or containers, by each of INDEXED_LABELS with its value, then by id."""
+        """The sandboxes or containers by id, for each value of each of INDEXED_LABELS."""
         self._holders: dict[str, str] = {}
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Registry(Generic[_T]):
         return tuple(thing for key, thing in self._by_id.items() if key.startswith(id))
 
     def select(self, id: str, labels: Mapping[str, str]) -> Iterator[_T]:
-        """Yield the matches of a filter, by its id or unique prefix of an id (empty = any), and all its labels."""
+        """Yield the matches of a filter: its id, or unique prefix of an id (empty = any), and all its labels."""
         candidates: tuple[_T, ...]
         if id:
             found = self.matching(id)
@@ -114,7 +114,7 @@ class Registry(Generic[_T]):
         return found[0] if found else None
 
     def get(self, id: str, path: str) -> _T:
-        """Return the result of `find`, but raise Refusal if there is none."""
+        """Return the result of `find`; raise Refusal if there is none."""
         found = self.find(id, path)
         if found is None:
             raise not_found(f'an error occurred when try to find {self._kind} "{id}": not found')

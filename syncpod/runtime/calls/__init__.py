@@ -1,1 +1,1 @@
-"""CRI's calls: validating requests, looking up their subjects, answering them, and injecting faults."""
+"""CRI's calls: validates requests, looks up their subjects, answers them, and injects faults."""

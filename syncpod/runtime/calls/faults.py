@@ -31,7 +31,7 @@ _FORGETS_EVERY_SECONDS: Final = 3600
 
 
 class CallFailed(Exception):
-    """The call ends with this gRPC status, without any effect."""
+    """The call fails with this gRPC status, without any effect."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         """Fail with `message`."""
@@ -45,8 +45,8 @@ class Faults(Protocol):
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
         """Wait until the call may proceed. The call has had no effect yet, and the client may still cancel it.
 
-        `call` is its CRI name, `annotations` are the sandbox's, and `subject` is the sandbox's uid, followed by a slash
-        and the container's name if the call concerns one. Raises CallFailed.
+        `call` is the call's name in CRI, and `annotations` are the sandbox's. `subject` is the sandbox's uid, and for a
+        container's call also a slash and the container's name. Raises CallFailed.
         """
 
 
@@ -54,15 +54,15 @@ class NoFaults:
     """The faults of real pods: none."""
 
     async def before(self, call: str, annotations: Mapping[str, str], subject: str) -> None:
-        """Return at once: the faults of real pods are none."""
+        """Return at once: real pods have no faults."""
 
 
 class ScriptedFaults:
-    """Simulated pods: the scripts in a sandbox's annotations decide what happens to the call.
+    """Faults of simulated pods, from the scripts in a sandbox's annotations.
 
     The decision is deterministic: whether the n-th CreateContainer of a container fails depends only on the pod's uid,
-    the container's name, the call and n. The counts are kept on disk until a day after the last call, so they survive
-    the server.
+    the container's name, the call and n. The counts survive the server: they are kept on disk until a day after the
+    last call.
     """
 
     def __init__(self, directory: Path, restart: Callable[[], None]) -> None:
@@ -108,7 +108,7 @@ class ScriptedFaults:
             raise CallFailed(failure.code, failure.message or f"simulated failure of {call}, call {number + 1}")
 
     def _count(self, uid: str, what: str) -> int:
-        """Count a call in the pod's file, before the call has any effect; return how often it was counted before."""
+        """Count a call in the pod's file, before the call has any effect; return the number of earlier calls."""
         if time.monotonic() > self._forgets_at:
             self._forget_old()
         file = self._directory / f"{hashlib.sha256(uid.encode()).hexdigest()}.json"

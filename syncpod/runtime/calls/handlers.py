@@ -24,9 +24,9 @@ Answer = Message | bytes
 def handler(service: ServiceDescriptor, *calls: object) -> grpc.GenericRpcHandler:
     """Return the gRPC handler of a service.
 
-    Each object in `calls` has the methods of some of its calls, named as on the wire. A method takes the request; for a
-    streamed answer, the method is an asynchronous generator. Methods may raise Refusal. A call without a method is
-    answered with UNIMPLEMENTED.
+    Each object in `calls` has methods for some of the service's calls, named as on the wire. A method takes the
+    request; for a streamed answer, the method is an asynchronous generator. Methods may raise Refusal. A call without a
+    method is answered with UNIMPLEMENTED.
     """
     return grpc.method_handlers_generic_handler(
         service.full_name, {each.name: _method(each, _find(calls, each.name)) for each in service.methods}
@@ -45,7 +45,7 @@ def _method(method: MethodDescriptor, serve: Callable[[Any], Any] | None) -> grp
 
 
 def _handler_of(method: MethodDescriptor, behaviour: Any) -> grpc.RpcMethodHandler[Any, Any]:
-    # Requests are decoded here, so that one that cannot be decoded is answered like any other invalid request.
+    # Requests are decoded here, so that an undecodable one is answered like any other invalid request.
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(behaviour, None, _serialised)
     return grpc.unary_unary_rpc_method_handler(behaviour, None, _serialised)

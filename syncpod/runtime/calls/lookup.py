@@ -28,7 +28,7 @@ class Lookup:
         return self._runtime.containers.get(id, "container_id")
 
     def containers(self, id: str, sandbox_id: str, labels: Mapping[str, str]) -> Iterator[Container]:
-        """Yield the containers that match a filter's id, sandbox id and labels; empty ones match all."""
+        """Yield the containers that match a filter's id, sandbox id and labels; an empty one of these matches all."""
         if not sandbox_id:
             yield from self._runtime.containers.select(id, labels)
             return
@@ -39,7 +39,10 @@ class Lookup:
                     yield each
 
     async def before(self, call: str, sandbox: Sandbox, container: str = "") -> None:
-        """Wait until a call about the sandbox, or its container of that name, may proceed. Raises CallFailed."""
+        """Wait until a call about the sandbox, or about its container with this name, may proceed.
+
+        Raises CallFailed.
+        """
         if self._runtime.host.isolation == "simulated":
             listed = listing.read_sandbox(sandbox.entry)
             subject = f"{listed.metadata.uid}/{container}" if container else listed.metadata.uid

@@ -1,4 +1,4 @@
-"""CRI's RuntimeService: each call is validated, its subject is looked up, and the work is done elsewhere."""
+"""CRI's RuntimeService: validates each call, looks up its subject, and leaves the work to other modules."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def configuration(runtime: Runtime) -> dict[str, object]:
 
 
 def weaknesses(runtime: Runtime) -> list[str]:
-    """Return a sentence for each feature that this runtime lacks on this machine, or as this user.
+    """Return a sentence for each feature that this runtime lacks on this machine or for this user.
 
     A simulated runtime lacks none.
     """

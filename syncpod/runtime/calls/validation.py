@@ -17,7 +17,7 @@ from syncpod.runtime.refusals import invalid
 _MAX_NAME: Final = 253
 _MAX_LABEL_KEY: Final = 253 + 1 + 63
 _MAX_LABEL_VALUE: Final = 253
-"""Kubernetes allows 63, but the kubelet's own labels hold names of pods."""
+"""Kubernetes allows 63 characters, but the kubelet's own labels hold names of pods, which may be longer."""
 _MAX_ANNOTATIONS: Final = 256 * 1024
 _MAX_HOSTNAME: Final = 64
 _MAX_PATH: Final = 4096
@@ -25,8 +25,8 @@ _MAX_FILE_NAME: Final = 255
 _MAX_ARGUMENT: Final = 128 * 1024
 """The kernel's limit in bytes for one argument or environment variable (MAX_ARG_STRLEN)."""
 _MAX_ARGUMENTS: Final = 1536 * 1024
-"""The limit in bytes for all arguments and variables together: three quarters of execve's, with the usual stack
-limit."""
+"""The limit in bytes for all arguments and variables together: three quarters of execve's limit with the usual limit of
+the stack."""
 _MAX_MOUNTS: Final = 1000
 _MAX_TIMEOUT: Final = 2**31 - 1
 _HOSTNAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?")

@@ -17,7 +17,7 @@ class CgroupRefused(Exception):
 
 @dataclass(frozen=True)
 class Pressure:
-    """How long tasks waited for a resource: one of the two lines of a pressure file."""
+    """The time that tasks waited for a resource: one of the two lines of a pressure file."""
 
     total_nanoseconds: int
     average_10_seconds: float
@@ -28,7 +28,10 @@ class Pressure:
 
 @dataclass(frozen=True)
 class Pressures:
-    """Pressure on one resource: `some` counts while any task waits, `full` while all runnable tasks wait."""
+    """Pressure on one resource.
+
+    `some` counts while at least one task waits, and `full` while all runnable tasks wait.
+    """
 
     some: Pressure
     full: Pressure
@@ -41,7 +44,7 @@ class Memory:
     usage: int
     """All memory, cache included."""
     working_set: int
-    """The number that eviction uses: usage without inactive file pages."""
+    """Usage without inactive file pages, the number that evictions use."""
     limit: int | None
     resident: int
     """Anonymous memory: stacks, heaps, private maps."""
@@ -87,7 +90,7 @@ def apply_cpuset(directory: Path, resources: LinuxContainerResources) -> None:
 def apply_huge_pages(directory: Path, resources: LinuxContainerResources, suffix: str) -> None:
     """Set the limits on huge pages, in bytes; the names of their files end in `suffix`. Raises CgroupRefused.
 
-    Reservations are limited too, where the kernel can (5.7).
+    Reservations are limited too, if the kernel can do so (5.7).
     """
     for limit in resources.hugepage_limits:
         what, name = f"hugepages-{limit.page_size} limit", f"hugetlb.{limit.page_size}"
@@ -113,7 +116,7 @@ def pressures(file: Path) -> Pressures | None:
     try:
         text = read(file)
     except OSError as error:
-        # Pressure accounting can be disabled, for the machine or for a cgroup; the file stays.
+        # The file stays if pressure accounting is disabled, for the machine or for a cgroup.
         if error.errno == errno.EOPNOTSUPP:
             return None
         raise

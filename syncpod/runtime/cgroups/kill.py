@@ -1,7 +1,7 @@
 """Kills all processes in a container's cgroup, forks included: for the server, and for supervisors.
 
-This is more reliable than walking process trees: a process can leave its parent, but not its cgroup. And where the
-kernel can freeze or kill a whole cgroup, no process in it can fork faster than it is killed.
+This is more reliable than a walk through process trees: a process can leave its parent, but not its cgroup. If the
+kernel can freeze or kill a whole cgroup, no process can escape by forks.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Resource limits and statistics of containers by the kernel's cgroups.
 
-A container's cgroup is `<cgroup_parent of its sandbox>/<container id>`, in every useful hierarchy: those of version 1,
-version 2, or both if a machine has both. Each limit is set where its controller is. Without access to cgroups
-everything works except limits, which are refused.
+A container's cgroup is `<cgroup_parent of its sandbox>/<container id>`, in every useful hierarchy, of version 1 and of
+version 2. Each limit is set in the hierarchy of its controller. Without access to cgroups everything works except
+limits, which are refused.
 
 All functions block, most for less than a millisecond; `remove` for up to 0.7 s in each hierarchy.
 """
@@ -37,7 +37,7 @@ _POLICIES = ("memory.oom.group", "memory.swap.max", "cpu.weight", "cpu.weight.ni
 """Files of version 2 that are weights, or that the kubelet sets for every container. A file that cannot be set is
 ignored, so that a container without limits is never refused."""
 _ENFORCED_BY = {"cpu": "cpu", "memory": "memory", "hugepages": "hugetlb"}
-"""The controller that enforces limits of a resource."""
+"""By resource: the controller that enforces its limits."""
 _MAKE_TRIES = 3
 _MADE_BY_US = "user.syncpod.made"
 """The extended attribute of parents that a server of ours has made. This server or a later one removes them once they
@@ -55,7 +55,7 @@ class CgroupUsage:
     cpu_nanoseconds: int | None
     """Cumulative nanoseconds of one core; only grows."""
     memory: Memory | None
-    """The use of memory; None without the memory controller: then it is read from /proc (`usage.py`)."""
+    """The use of memory; None without the memory controller; `usage.py` then reads it from /proc."""
     processes: int
     """The number of tasks, as the pids controller counts them; without that controller, the number of processes."""
     cpu_pressure: Pressures | None
@@ -67,7 +67,7 @@ class CgroupUsage:
 def container_cgroup(parent: str, container_id: str) -> str:
     """Return the path of a container's cgroup, given its sandbox's `cgroup_parent`.
 
-    Raises :class:`CgroupRefused` for a parent with `..`, or one in systemd's form.
+    Raises :class:`CgroupRefused` for a parent with `..`, and for one in systemd's form.
     """
     path = str(PurePosixPath(parent or _DEFAULT_PARENT, container_id))
     if parent:
@@ -82,12 +82,12 @@ class Cgroups:
 
     hierarchies: tuple[Hierarchy, ...] = ()
     why_not: str = ""
-    """The end of a sentence: `cgroups are closed to this user`. Empty if there are hierarchies."""
+    """The reason, as the end of a sentence: `cgroups are closed to this user`. Empty if there are hierarchies."""
     remedy: str = ""
 
     @classmethod
     def find(cls) -> Cgroups:
-        """Find the hierarchies that we may use: as root all, else a delegated subtree of version 2."""
+        """Find the hierarchies that we may use: all as root, else a delegated subtree of version 2."""
         own_cgroups = cgroupfs.read(Path("/proc/self/cgroup")) or ""
         found = mounts.find(read_mounts(), own_cgroups, root=os.geteuid() == 0)
         return cls(found.hierarchies, found.why_not, found.remedy)
@@ -206,7 +206,7 @@ class Cgroups:
         kill.kill(tuple(directory for _, directory in self._directories(path)))
 
     def remove(self, path: str) -> None:
-        """Remove the container's cgroup, those below it, and parents that we made and that are now empty.
+        """Remove the container's cgroup, those below it, and empty parents that we have made.
 
         Safe to repeat. Raises :class:`CgroupRefused` where processes are still in it.
         """
@@ -217,7 +217,7 @@ class Cgroups:
     def remove_parent(self, parent: str) -> None:
         """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and the cgroup's parents, if ours and empty.
 
-        Usually it was removed with the pod's last container. Raises OSError.
+        Usually the removal of the pod's last container has done this. Raises OSError.
         """
         parts = _parts("linux.cgroup_parent", parent or _DEFAULT_PARENT)
         for hierarchy in self.hierarchies:
@@ -257,7 +257,7 @@ class Cgroups:
 
 def _swap_refusal(resources: LinuxContainerResources) -> str | None:
     try:
-        # This checks only whether the two limits are consistent, which is the same for version 1.
+        # This only checks that the two limits are consistent, as version 1 requires, too.
         swap_max(resources)
     except CgroupRefused as refused:
         return str(refused)
@@ -274,7 +274,7 @@ def _make(hierarchy: Hierarchy, directory: Path) -> None:
                     hierarchy.prepare(place)
             if cgroupfs.make(directory):
                 hierarchy.prepare(directory)
-            # Not earlier: an empty parent may be removed, and made again, at any moment.
+            # This comes after the loop: an empty parent may be removed, and made again, at any moment.
             for place in above:
                 hierarchy.open_to(place)
         except FileNotFoundError as error:

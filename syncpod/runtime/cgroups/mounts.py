@@ -61,7 +61,7 @@ def find(mounts: Iterable[Mount], own_cgroups: str, *, root: bool) -> Found:
 
 
 def mounted_hierarchies(mounts: Iterable[Mount], own_cgroups: str) -> tuple[Mounted, ...]:
-    """Return every useful hierarchy once: the first of its mounts that shows the cgroup of this process."""
+    """Return every useful hierarchy once: by the first of its mounts that shows the cgroup of this process."""
     own = _own(own_cgroups)
     found: dict[frozenset[str], Mounted] = {}
     for each in cgroupfs.hierarchies(mounts):
@@ -98,8 +98,8 @@ def _whole(mount: Mounted) -> Hierarchy | None:
 def _delegated(mount: Mounted) -> Version2 | None:
     """Return the nearest cgroup above our own that is delegated to us.
 
-    Our own cgroup cannot be used: a cgroup with processes cannot enable controllers for its children. An ancestor is
-    needed, because moving a process needs write access to the common ancestor.
+    Our own cgroup cannot be used: a cgroup with processes cannot enable controllers for its children. The cgroup must
+    be an ancestor, because moving a process needs write access to the common ancestor.
     """
     directory = mount.own_directory
     while directory != mount.mount_point:

@@ -15,7 +15,8 @@ _DEFAULT_SHARES: Final = 1024
 def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, started: bool) -> LinuxContainerResources:
     """Return the limits after a change: unset values stay, and lists are replaced.
 
-    The OOM score belongs to the process and not to the cgroup: once `started` it does not change, as in containerd.
+    The OOM score belongs to the process and not to the cgroup, so it does not change once the container is `started`,
+    as in containerd.
     """
     after = LinuxContainerResources()
     after.CopyFrom(now)
@@ -30,7 +31,7 @@ def changed(now: LinuxContainerResources, change: LinuxContainerResources, *, st
 def undoing(now: LinuxContainerResources, change: LinuxContainerResources) -> LinuxContainerResources:
     """Return the change that undoes `change`, of which only a part was made; `now` are the limits before it.
 
-    Values that had no limit before become unlimited again, except cpusets and huge pages, which had their parent's
+    Values without a limit before become unlimited again, except cpusets and huge pages, which get their parent's
     limits.
     """
     back = LinuxContainerResources(

@@ -1,4 +1,4 @@
-"""Measures resource use by /proc, for processes without a cgroup, and the size of a container's writable layer."""
+"""Measures the resource use of processes without a cgroup, by /proc, and the size of a container's writable layer."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class ProcessTable:
     def usage(self, pid: int) -> Usage | None:
         """Return the usage of a process and all its descendants; None if the process is gone or a zombie.
 
-        CPU time includes that of reaped children, so short-lived ones count. Shared pages of resident memory count once
-        for each process.
+        CPU time includes that of reaped children, so short-lived processes count. A shared page of resident memory
+        counts once for each process.
         """
         process = self._by_pid.get(pid)
         if process is None or process.state in _ZOMBIE_STATES:
@@ -64,8 +64,8 @@ class ProcessTable:
     def usage_below(self, pid: int) -> Usage | None:
         """Return the usage of a process's descendants, without its own; None if the process is gone or a zombie.
 
-        This is for a supervisor, which becomes the parent of its container's orphans. The CPU time of children that it
-        has reaped still counts, so CPU time only grows. Its own memory and time do not count.
+        This is for a supervisor, which becomes the parent of its container's orphans. The CPU time of reaped children
+        still counts, so CPU time only grows. The supervisor's own memory and time do not count.
         """
         process = self._by_pid.get(pid)
         if process is None or process.state in _ZOMBIE_STATES:
@@ -109,8 +109,8 @@ def usage_of(pid: int) -> Usage | None:
 def usage_below(pid: int) -> Usage | None:
     """Return the present usage of a supervisor's descendants; None if the supervisor is gone. Reads all of /proc.
 
-    If a child is reaped during the read, its CPU time may be counted nowhere. So /proc is then read again, up to three
-    times in all.
+    If a child is reaped during the read, its CPU time may be missing. /proc is then read again, up to three times in
+    all.
     """
     for _ in range(_READINGS):
         table = ProcessTable.read()
@@ -132,9 +132,9 @@ def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
 def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsage | None:
     """Measure directories of one file system together: a container's writable layers.
 
-    None if all are gone, or if they have more than `at_most` entries, about a second's work: no number is better than a
-    wrong one. Each inode counts once, symlinks are not followed, and other file systems are not entered. An entry that
-    vanishes meanwhile or cannot be read is left out.
+    None if all are gone, or if they have more than `at_most` entries, which take about a second: then only a wrong
+    number would be possible. Each inode counts once, symlinks are not followed, and other file systems are not entered.
+    An entry that vanishes meanwhile or cannot be read is left out.
     """
     inodes: set[int] = set()
     blocks = 0

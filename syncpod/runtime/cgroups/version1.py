@@ -13,10 +13,10 @@ from syncpod.runtime.cgroups.files import CgroupRefused, Memory, Pressures
 
 USED = ("cpu", "cpuacct", "cpuset", "freezer", "hugetlb", "memory", "pids", "name=systemd")
 """The hierarchies in which a container gets a directory. They include systemd's: stopping a service kills the processes
-in its cgroup there, and containers must outlive the server."""
+in the service's cgroup there, and containers must outlive the server."""
 
 _NO_LIMIT = 1 << 62
-"""The kernel shows unlimited as the largest number of whole pages, which is above this."""
+"""The kernel shows an unlimited value as the largest number of whole pages, which is above this number."""
 _UNLIMITED = -1
 
 
@@ -41,7 +41,7 @@ class Version1:
         """Do nothing: in version 1 the cgroups in `directory` always have the controllers."""
 
     def apply(self, directory: Path, resources: LinuxContainerResources) -> None:
-        """Set those of the given limits that this hierarchy's controllers enforce. Raises :class:`CgroupRefused`."""
+        """Set the given limits, as far as this hierarchy's controllers enforce them. Raises :class:`CgroupRefused`."""
         if "cpu" in self.controllers:
             _apply_cpu(directory, resources)
         if "memory" in self.controllers:
@@ -101,8 +101,8 @@ def _apply_cpu(directory: Path, resources: LinuxContainerResources) -> None:
     wanted = [period] if resources.cpu_period else []
     if quota:
         wanted.append(quota)
-        # Between the two writes one value is new and one is old. The kernel refuses the first write if the two exceed
-        # the parent's limit; then the other order works (runc, fs/cpu.go).
+        # Between the two writes, one value is new and one is old. If this pair exceeds the parent's limit, the kernel
+        # refuses the first write; then the other order works (runc, fs/cpu.go).
         if not _try(wanted[0]):
             wanted.reverse()
     for file, value in wanted:
@@ -120,7 +120,7 @@ def _try(setting: tuple[Path, str]) -> bool:
 
 
 def _apply_memory(directory: Path, resources: LinuxContainerResources) -> None:
-    """Set the memory limit and the limit on memory plus swap, which must never be the smaller of the two."""
+    """Set the memory limit, and the limit on memory plus swap, which must never be less than the memory limit."""
     memory, with_swap = resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes
     with_swap_file = directory / "memory.memsw.limit_in_bytes"
     if memory < 0 and not with_swap:

@@ -41,7 +41,7 @@ class Version2:
         pass_down(directory, self.controllers)
 
     def apply(self, directory: Path, resources: LinuxContainerResources) -> None:
-        """Set those of the given limits that the controllers enforce. Raises :class:`CgroupRefused`."""
+        """Set the given limits, as far as the controllers enforce them. Raises :class:`CgroupRefused`."""
         if "cpu" in self.controllers:
             _apply_cpu(directory, resources)
         if "memory" in self.controllers:
@@ -93,7 +93,7 @@ def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
     """Enable these controllers for the cgroups in `directory`, and return those that are enabled.
 
     Each controller is written separately, so that the failure of one does not affect the others. A controller cannot be
-    enabled if `directory` has processes, or its parent has not enabled the controller.
+    enabled if `directory` has processes, or if its parent has not enabled that controller.
     """
     file = directory / "cgroup.subtree_control"
     for controller in sorted(controllers - set((cgroupfs.read(file) or "").split())):
@@ -105,8 +105,9 @@ def pass_down(directory: Path, controllers: frozenset[str]) -> frozenset[str]:
 def weight_of(shares: int) -> int:
     """Return the cpu.weight (1 … 10000) for CPU shares (2 … 262144). 1024 shares become 100; both are the defaults.
 
-    This is runc's curve since 2025, through minimum, default and maximum: 10 to the power of (l² + 125 l) / 612 − 7/34
-    with l = log₂ shares, rounded up. The linear conversion before gave 1024 shares a weight of only 39.
+    This is runc's curve since 2025, which passes through the minimum, the default and the maximum: 10 to the power of
+    (l² + 125 l) / 612 − 7/34 with l = log₂ shares, rounded up. The linear conversion before gave 1024 shares a weight
+    of only 39.
     """
     if shares <= _MIN_SHARES:
         return _MIN_WEIGHT
@@ -117,7 +118,7 @@ def weight_of(shares: int) -> int:
 
 
 def cpu_max(resources: LinuxContainerResources, now: str) -> str | None:
-    """Return the new text of cpu.max, whose present text is `now`: quota and period in microseconds. None = no change.
+    """Return the new text of cpu.max, quota and period in microseconds; None = no change. `now` is the present text.
 
     A quota of 0 means unchanged; a negative one removes the limit.
     """
@@ -177,7 +178,7 @@ def _spare(directory: Path, limit: int) -> None:
 
 
 def _set_unless_idle(what: str, file: Path, value: str) -> None:
-    """Set a value. Without swap accounting, a swap limit of 0 or without bound is ignored."""
+    """Set a value. Without swap accounting, ignore a swap limit of 0 or of no limit."""
     if file.name == "memory.swap.max" and value in ("0", "max") and not file.exists():
         return
     files.set_value(what, file, value)

@@ -1,4 +1,4 @@
-"""Images in files: OCI layouts, as directories or in tar archives, and the archives of `docker save` and `podman save`.
+"""Images in files: OCI layouts, which are directories or tars, and the archives of `docker save` and `podman save`.
 
 The size and digest of each blob are verified: those of documents here, those of layers in `layers.py`.
 """
@@ -34,7 +34,7 @@ _INDEXES: Final = (
 _NAME: Final = "io.containerd.image.name"
 _REF_NAME: Final = "org.opencontainers.image.ref.name"
 DAMAGE: Final = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError)
-"""The errors of reading a damaged archive, besides an OSError without errno if a check of bzip2 or gzip fails."""
+"""The errors of reading a damaged archive. A failed check of bzip2 or gzip raises an OSError without errno."""
 
 
 class ArchiveInvalid(ValueError):
@@ -43,7 +43,7 @@ class ArchiveInvalid(ValueError):
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A blob: where it is in the file, and its expected size and digest."""
+    """A blob: its place in the file, and its expected size and digest."""
 
     name: str
     """Path of the file, or of the archive's member."""
@@ -92,7 +92,7 @@ class Tar(tarfile.TarFile):
 
 @contextmanager
 def opened(path: Path) -> Iterator[Source]:
-    """Open a layout's directory or a tar of one, compressed by gzip, bzip2 or xz or not at all.
+    """Open a layout, which is a directory or a tar, plain or compressed by gzip, bzip2 or xz.
 
     Raises ArchiveInvalid and OSError.
     """
@@ -143,7 +143,7 @@ class _Archive:
 
 
 def images_in(source: Source) -> tuple[FoundImage, ...]:
-    """Return the images of a file that are for this machine. Raises ArchiveInvalid and OSError."""
+    """Return a file's images for this machine. Raises ArchiveInvalid and OSError."""
     try:
         found = _images(source)
     except DAMAGE as error:
@@ -181,7 +181,7 @@ def _images_of_layout(source: Source) -> Iterator[FoundImage]:
 
 
 def _manifests(source: Source, entry: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """Yield the digests of the manifests for this machine that an entry of an index leads to."""
+    """Yield the digests of the manifests for this machine to which an entry of an index leads."""
     platform = _object(entry, "platform", "an entry of an index")
     if platform and (platform.get("os"), platform.get("architecture")) != ("linux", architecture()):
         return
@@ -206,7 +206,7 @@ def _image_of_manifest(source: Source, digest: str, names: tuple[str, ...]) -> F
 
 
 def _images_of_archive(source: Source) -> Iterator[FoundImage]:
-    """Read the default format of `docker save` and `podman save`: a manifest.json, and files named by it."""
+    """Read the default format of `docker save` and `podman save`: a manifest.json, and the files that it names."""
     try:
         entries = _parsed(_document(source, Descriptor("manifest.json")), "manifest.json")
     except FileNotFoundError as error:

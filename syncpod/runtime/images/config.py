@@ -29,7 +29,7 @@ class ImageConfig:
     environment: tuple[tuple[str, str], ...] = ()
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """Cmd: arguments of the entrypoint, or the command if there is no entrypoint."""
+    """Cmd: the arguments of the entrypoint, or without one the command itself."""
     user: str = ""
     """`user` or `user:group`, each a name or an id; empty: root."""
     working_directory: str = ""
@@ -68,7 +68,7 @@ def parse_config(document: Mapping[str, Any]) -> ImageConfig:
 
 
 def read_config(fields: Mapping[str, Any]) -> ImageConfig:
-    """Return the configuration from its JSON form, made from `dataclasses.asdict`.
+    """Return a configuration from the JSON of its `dataclasses.asdict`.
 
     Raises TypeError, and ConfigInvalid for an invalid user.
     """

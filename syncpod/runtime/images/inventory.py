@@ -1,4 +1,4 @@
-"""The inventory of images: those loaded from files, and those that are only a pulled name.
+"""The inventory of images: images that were loaded from files, and pulled names without files.
 
 A pulled name stands for the host's own programs. The names are stored, so that pulling, listing and removing work as in
 any runtime. The id of an image that is only a name is the SHA-256 of its full name, and so the same on every machine. A
@@ -33,7 +33,7 @@ _DEFAULT_DOMAIN: Final = "docker.io"
 _PARTS: Final = ("repository", "tag", "digest")
 ROOTS: Final = "roots"
 _CLOCK_NANOSECONDS: Final = 100_000_000
-"""More than the granularity of the kernel's clock for file times."""
+"""Nanoseconds, more than the granularity of the kernel's clock for file times."""
 
 
 class ReferenceInvalid(ValueError):
@@ -193,7 +193,7 @@ class ImageStore:
         return self._known(reference) or self._write(reference, None)
 
     def load(self, reference: Reference, content: Content) -> Image:
-        """Record a name for a loaded image; the name no longer stands for any earlier image."""
+        """Record a name for a loaded image; an earlier image loses the name."""
         return self._write(reference, content)
 
     def _write(self, reference: Reference, content: Content | None) -> Image:
@@ -210,7 +210,7 @@ class ImageStore:
         return self._images.get(self._file(reference).name)
 
     def find(self, name: str) -> Image | None:
-        """Return the image with this id, name with tag (default `latest`), name with digest, or prefix of an id."""
+        """Return the image with this id, prefix of an id, name with tag (default `latest`), or name with digest."""
         return self._of_id(name) or self._named(name) or self._begins(name.removeprefix("sha256:"))
 
     def names_of(self, image: Image) -> tuple[Image, ...]:

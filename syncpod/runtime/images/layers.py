@@ -19,7 +19,7 @@ _CHUNK: Final = 1024 * 1024
 
 @contextmanager
 def layer_tar(source: Source, layer: Descriptor, diff_id: str) -> Iterator[tarfile.TarFile]:
-    """Open a layer's tar for reading once from the beginning; its digests are verified at the end of the `with`.
+    """Open a layer's tar for one read from the beginning; its digests are verified at the end of the block.
 
     Raises ArchiveInvalid if it is damaged or does not match its digests.
     """
@@ -65,7 +65,7 @@ class _Hashed(io.RawIOBase):
         return self._ahead
 
     def read(self, size: int = -1) -> bytes:
-        """Read at least one byte and at most this many; none at the end."""
+        """Read at most `size` bytes, and at least one; none at the end."""
         if size < 0:
             raise io.UnsupportedOperation("a layer may be of any length, so it cannot be read at once")
         data = self._ahead[:size] or self._file.read(size) or b""

@@ -56,7 +56,7 @@ def remove_unfinished(roots: Path) -> None:
 def retire(roots: Path, in_use: Callable[[], Collection[str]]) -> bool:
     """Rename the roots that are not `in_use`; return whether there is anything to remove. Raises OSError.
 
-    While an image is being loaded nothing is renamed, since the image's root is in use only once the image is recorded.
+    Nothing is renamed while an image is being loaded, since its root is not in use until the image is recorded.
     """
     if not roots.is_dir():
         return False

@@ -1,8 +1,8 @@
 """Unpacks an image's layers over one another into a directory, which then has the files that a container sees.
 
-Whiteouts remove the files that they hide, and leave no trace. Every entry stays in that directory: symbolic links on
-its path are resolved relative to the directory, as in containerd, and `..` is refused. The caller must keep other
-writers out.
+A whiteout removes the files that it hides, and is not unpacked itself. Every entry stays in that directory: symbolic
+links on its path are resolved relative to the directory, as in containerd, and `..` is refused. The caller must keep
+other writers out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class EntryInvalid(ValueError):
 
 @dataclass
 class _Directory:
-    """A directory's final metadata, if an entry sets them, and its subdirectories, each as a `_Directory`."""
+    """A directory's final metadata, if an entry sets them, and its subdirectories."""
 
     like: tarfile.TarInfo | None = None
     inside: dict[str, _Directory] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Unpacking:
         """Unpack a layer. Raises EntryInvalid, OSError and the errors of reading the tar."""
         self._laid.clear()
         while (entry := tar.next()) is not None:
-            tar.members.clear()  # type: ignore[attr-defined]  # Else it would keep them all.
+            tar.members.clear()  # type: ignore[attr-defined] # otherwise the tar would keep all members
             try:
                 self._lay(tar, entry)
             except OSError as error:
@@ -87,7 +87,7 @@ class Unpacking:
         from_the_top = [(Path(), self._directories)]
         for path, directory in from_the_top:  # The loop adds to this list.
             from_the_top += [(path / name, below) for name, below in directory.inside.items()]
-        for path, directory in reversed(from_the_top):  # A directory's content comes before itself.
+        for path, directory in reversed(from_the_top):  # A directory comes after its content.
             if directory.like is not None:
                 with opened_beneath(self._root, path, os.O_DIRECTORY) as descriptor:
                     self._liken(descriptor, directory.like)
@@ -131,7 +131,7 @@ class Unpacking:
                 self._hide(child)
 
     def _remove(self, path: Path) -> None:
-        """Remove a path and everything below it, and forget its metadata: another entry may take its place."""
+        """Remove a path and everything below it, with its noted metadata: another entry may take its place."""
         *above, name = path.relative_to(self._root).parts
         directory: _Directory | None = self._directories
         for part in above:
@@ -149,7 +149,7 @@ class Unpacking:
                 directory = directory.inside.setdefault(part, _Directory())
             directory.like = entry
             return
-        if entry.isreg():  # Including sparse and contiguous files.
+        if entry.isreg():  # This includes sparse and contiguous files.
             self._write(tar, entry, path)
         elif entry.issym():
             path.symlink_to(entry.linkname)
@@ -185,7 +185,7 @@ class Unpacking:
         os.link(target, path, follow_symlinks=False)
 
     def _resolve(self, parts: Iterable[str], entry: str, *, make: bool = True) -> Path:
-        """Return the directory of an entry, making missing parents."""
+        """Return the directory of an entry; make its missing parents."""
         try:
             found = resolve(self._root, parts, make=make)
             if not found.is_dir():

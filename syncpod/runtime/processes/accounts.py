@@ -116,7 +116,7 @@ class ImageAccounts:
 def image_user(text: str, accounts: Accounts) -> tuple[Account, int]:
     """Return the user and group of an image's `User`: names or ids, `user` or `user:group`.
 
-    An id need not be known. Raises LookupError with a sentence for an unknown name, and for an invalid id.
+    An id may be unknown. Raises LookupError, with a sentence, for an unknown name and for an invalid id.
     """
     name, _, group = text.partition(":")
     uid = as_id(name)

@@ -36,19 +36,19 @@ class Commands:
     """The commands of one container."""
 
     def __init__(self, spec: ProcessSpec, watch: Watch, unwatch: Unwatch) -> None:
-        """Start without commands; `watch` registers a callback for a readable descriptor, until `unwatch`."""
+        """Start without commands. `watch` registers a callback for a readable descriptor, and `unwatch` removes it."""
         self._spec = spec
         self._watch = watch
         self._unwatch = unwatch
         self._running: dict[int, Command] = {}
         self._doomed: set[int] = set()
-        """Sessions of commands whose clients left while they ran."""
+        """Sessions of commands that ran when their clients left."""
 
     def execute(self, descriptors: list[int], namespaces: list[tuple[int, int]], answer: Answer) -> Command | None:
         """Run a command; the first descriptor has the request, the others its streams: one terminal, or three pipes.
 
         The client gets STARTED or REFUSED, and EXITED with the code when the command has ended. Returns None if the
-        machine has no more processes or descriptors, which must not end the container.
+        machine has no process or descriptor left: this must not end the container.
         """
         try:
             return self._begin(descriptors, namespaces, answer)
@@ -86,8 +86,8 @@ class Commands:
     def let_go(self, command: Command) -> None:
         """Kill a command with everything that it started, if it still runs.
 
-        Its descendants become our children when their parents die, and are then killed by their session. A descendant
-        that has left the session is found in the process tree now, or lives until the container ends.
+        Its descendants become our children when their parents die, and are then recognised by their session and killed.
+        A descendant that has left the session is found in the process tree now, or else lives until the container ends.
         """
         if self._running.get(command.pid) is not command:
             return
@@ -101,10 +101,10 @@ class Commands:
                 if each in {child for parent in tree for child in children_of(parent)}:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
                 os.close(descriptor)
-        os.kill(command.pid, signal.SIGKILL)  # Nobody has reaped it, so the pid is still its own.
+        os.kill(command.pid, signal.SIGKILL)  # Nobody has reaped the command, so the pid is still its own.
 
     def kill_orphans(self) -> None:
-        """Kill orphans of abandoned commands that have become our children; call it when a child has ended."""
+        """Kill those of our children that are orphans of abandoned commands. Call this when a child has ended."""
         if not self._doomed:
             return
         children = [(pid, _session_of(pid)) for pid in children_of(os.getpid())]

@@ -21,7 +21,7 @@ _KILL_PATIENCE_SECONDS = 5.0
 
 
 class ContainerHandle:
-    """One running container, or its result after its end."""
+    """One running container; after its end, its result."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class ContainerHandle:
     def kill(self) -> None:
         """Kill the main process and everything that it started.
 
-        The supervisor does this, even if it was stopped. After five seconds the supervisor is killed itself, and the
-        remaining processes are found and killed here.
+        The supervisor does this, even if it is stopped by a signal. After five seconds the supervisor itself is killed,
+        and this process finds and kills the rest.
         """
         if self._supervisor < 0:
             return
@@ -113,13 +113,13 @@ class ContainerHandle:
         return usage_below(self._started.supervisor.pid) if self._spec.arguments else usage_of(self.pid)
 
     def watch(self, ended: Callable[[Ended | None], None]) -> None:
-        """Call `ended` with the end once the supervisor reports it, whether or not the end is recorded.
+        """Call `ended` with the end once the supervisor reports it, even if the end is not recorded.
 
-        Call it with None if the supervisor has ended without a report: then the record on disk must be read.
+        Call it with None if the supervisor has ended without a report; then the caller must read the record on disk.
         """
 
         def gone() -> None:
-            said = self._last_word()  # The supervisor may have reported and gone before we looked.
+            said = self._last_word()  # The supervisor may already have reported the end and gone.
             self.let_go()
             ended(said)
 

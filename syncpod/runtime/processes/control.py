@@ -42,7 +42,7 @@ def connect(directory: Path) -> socket.socket:
 
 
 async def ask(directory: Path, packet: bytes) -> bytes:
-    """Send one packet on a connection of its own and return the answer; empty if the container ended instead.
+    """Send one packet on a separate connection, and return the answer; empty if the container ended instead.
 
     Raises TimeoutError, an OSError, if its supervisor does not answer.
     """
@@ -90,7 +90,7 @@ class Executed:
             self._input = -1
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield the command's output until every process that has it open has closed it."""
+        """Yield the command's output until all processes have closed it."""
         while self._outputs:
             for descriptor in await readable(*self._outputs):
                 try:
@@ -219,7 +219,7 @@ class Attached:
     def end_input(self) -> None:
         """End the input: the container's too, if its input ends with the first attached client.
 
-        Otherwise, and on a terminal, this detaches once the supervisor has taken everything that was sent before.
+        Otherwise, and on a terminal, this detaches once the supervisor has received all data sent before.
         """
         self._send(Word.STDIN)
 
@@ -235,7 +235,7 @@ class Attached:
                 return
             if packet[:1] in _STREAMS:
                 yield _STREAMS[packet[:1]], packet[1:]
-                await asyncio.sleep(0)  # reading available packets does not suspend, so let other tasks run
+                await asyncio.sleep(0)  # a read of available packets does not suspend, so let other tasks run
 
     def resize(self, columns: int, rows: int) -> None:
         """Resize the container's terminal."""
@@ -255,7 +255,7 @@ class Attached:
             self._sock.close()
 
     def _send(self, packet: bytes) -> asyncio.Task[None]:
-        """Send after everything that was queued before."""
+        """Send the data after all queued data."""
         earlier = self._sending
 
         async def send() -> None:
@@ -306,7 +306,7 @@ async def writable(file: socket.socket | int) -> None:
 
 
 async def readable(*files: _File) -> list[_File]:
-    """Wait until at least one file can be read without blocking, or its other end is closed; return such files."""
+    """Wait until at least one file can be read without blocking, or has its other end closed; return these files."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
     found: list[_File] = []

@@ -1,7 +1,7 @@
 """Turns a forked child into a container's process: everything between fork and exec.
 
-The child reports on a pipe that exec closes: one byte when it is ready to exec and waits for permission, then nothing
-if the program runs, or one sentence on why it does not.
+The child reports on a pipe: one byte when it is ready for exec and waits for permission, and one sentence if the
+program cannot run. If the program runs, exec closes the pipe.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def run_main(gate: Gate, spec: ProcessSpec, level: Level, directory: Path, stdio
 
 
 def _is_pause(spec: ProcessSpec) -> bool:
-    """Return whether the process is to be the built-in pause: its root has no program of that name."""
+    """Return whether the process is to be the built-in pause, because its root has no program of that name."""
     return spec.arguments == PAUSE and not spec.root and not os.path.lexists(PAUSE[0])
 
 
 def _pause() -> NoReturn:
     """Act as Kubernetes' pause (build/pause/linux/pause.c): close the descriptors that exec would, and await a signal.
 
-    It is built in, so it needs neither a registry nor a program of the host.
+    Since it is built in, it needs neither a registry nor a program of the host.
     """
     ending = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ending)
@@ -118,7 +118,7 @@ def _pause() -> NoReturn:
 def run_command(
     spec: ProcessSpec, namespaces: list[tuple[int, int]], arguments: tuple[str, ...], stdio: Stdio, *, terminal: bool
 ) -> NoReturn:
-    """Become a command in a container, set up like its main process, in its `namespaces` (descriptors and kinds)."""
+    """Become a command in a container, set up like the main process, in these `namespaces` (descriptors and kinds)."""
     parent = os.getppid()
     _take_stdio(spec, stdio, terminal=terminal)
     place(spec)
@@ -151,7 +151,7 @@ def _take_stdio(spec: ProcessSpec, stdio: Stdio, *, terminal: bool) -> None:
     if terminal:
         fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
     others = spec.user is not None and spec.user.uid != os.geteuid()
-    # All three may be low numbers themselves, so they are first duplicated to higher ones.
+    # These three descriptors may have low numbers themselves, so they are first duplicated to higher ones.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10) for descriptor in stdio]
     for number, descriptor in enumerate(moved):
         is_device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
@@ -176,7 +176,7 @@ def place(spec: ProcessSpec) -> None:
 
 
 def _become_user(spec: ProcessSpec) -> None:
-    """Drop capabilities and change the user; the bounding set is reduced first, while that is still allowed."""
+    """Reduce the bounding set, while that is still allowed; then drop capabilities and change the user."""
     keep = None
     if spec.added_capabilities or spec.dropped_capabilities:
         try:

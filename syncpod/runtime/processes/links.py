@@ -19,8 +19,8 @@ from syncpod.runtime.port import Mount
 from syncpod.runtime.processes.records import write_json
 
 HOSTS_OWN = frozenset({"/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log"})
-"""Files that every container gets and that cannot be private here: the machine's files serve instead, and there is no
-termination message."""
+"""Files that every container gets, but that cannot be private here. Containers use the machine's files instead, and
+have no termination message."""
 
 
 class Links:

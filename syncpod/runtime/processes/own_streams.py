@@ -27,7 +27,10 @@ class OwnStreams:
     def __init__(
         self, spec: ProcessSpec, watch: Watch, log: CriLog, *, said: Callable[[bytes], None], moved: Callable[[], None]
     ) -> None:
-        """Start without streams; `said` is called with each packet of output, `moved` if input was written or waits."""
+        """Start without streams.
+
+        `said` is called with each packet of output, and `moved` when input was written or waits.
+        """
         self._spec = spec
         self._watch = watch
         self._log = log
@@ -49,7 +52,7 @@ class OwnStreams:
 
     @property
     def hung_up(self) -> bool:
-        """True if no process has the container's terminal open. Only `look_at_terminal` notices a change of this."""
+        """True if no process has the container's terminal open. Only `look_at_terminal` updates this."""
         return self._hung_up >= 0
 
     def make(self) -> launch.Stdio:
@@ -79,7 +82,7 @@ class OwnStreams:
         self._write_input()
 
     def take_input(self, data: bytes) -> None:
-        """Write input, now or when there is space; input that nobody reads any more is lost."""
+        """Write input at once or when there is space; input without a reader is lost."""
         if self._input >= 0:
             self._input_queue.append(data)
         self._write_input()
@@ -109,7 +112,7 @@ class OwnStreams:
         self._watch.add(descriptor, lambda events: self._read_output(descriptor, events))
 
     def _read_output(self, descriptor: int, events: int) -> None:
-        """Handle ready descriptors. A terminal's descriptor also takes input."""
+        """Handle ready descriptors of output. A terminal's descriptor is also for input."""
         if events & select.POLLOUT:
             self._write_input()
         if events & ~select.POLLOUT:
@@ -125,7 +128,8 @@ class OwnStreams:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            # No process has the terminal open. Keep it: closing it would kill the container, which may open it again.
+            # No process has the terminal open. Keep our end: closing it would kill the container, which may open the
+            # terminal again.
             if self._hung_up < 0:
                 self._hung_up = descriptor
                 self._watch.remove(descriptor)
@@ -142,7 +146,7 @@ class OwnStreams:
         return True
 
     def _write_input(self) -> None:
-        """Write waiting input; while some is left, attached clients are not read."""
+        """Write waiting input. While some is left, nothing is read from attached clients."""
         while self._input >= 0 and self._input_queue:
             data = self._input_queue.popleft()
             try:

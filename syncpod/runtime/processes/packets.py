@@ -15,10 +15,9 @@ class Word:
 
     # Sent by the server:
     ATTACH = b"a"
-    """Attach: send the container's output from now on, and accept STDIN packets, the last of which is empty.
+    """Attach: send the container's output from now on, and accept packets STDIN, of which the last one is empty.
 
-    ENDED comes when the container has ended, or when the end of input detaches.
-    """
+    ENDED follows when the container has ended, or when the end of the input detaches the client."""
     STDIN = b"0"
     RESIZE = b"z"
     """Columns and rows, two bytes each, in network byte order."""
@@ -46,7 +45,8 @@ class Word:
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
     """Return the next packet, empty at the end, and its descriptors, which are close-on-exec.
 
-    Raises OSError. (socket.recv_fds ignores its flags, so descriptors would leak into containers.)
+    Raises OSError. (This does not use socket.recv_fds, which ignores its flags, so that descriptors would leak into
+    containers.)
     """
     descriptors = array.array("i")
     room = socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize)

@@ -22,7 +22,7 @@ from syncpod.runtime.processes.records import Level
 from syncpod.runtime.root import rootfs
 
 _TRIES = 3
-"""The number of tries of a level: a failure may be temporary, while a real refusal repeats at once."""
+"""The number of tries of a level, since a failure may be temporary."""
 
 
 def level(directory: Path) -> tuple[Level, str]:
@@ -49,7 +49,7 @@ def _try(trial: Level, directory: Path) -> str:
         if pid == 0:
             _enter_and_exit(trial, place, writing)
         os.close(writing)
-        with open(reading, "rb") as pipe:  # noqa: PTH123 - it ends with the child, or with its exec
+        with open(reading, "rb") as pipe:  # noqa: PTH123 - the pipe ends with the child or at its exec
             said = pipe.read().decode(errors="replace")
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         return "" if code == 0 else said or f"the trial ended with {code}"
@@ -82,6 +82,6 @@ def _enter_and_exit(trial: Level, place: Path, writing: int) -> NoReturn:
 
 
 if __name__ == "__main__":
-    sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - a trial that fails is an answer, not an error
+    sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - a failed trial is an answer and no error
     found, why = level(Path(sys.argv[1]))
     print(f"{found.value}\n{' '.join(why.split())}")  # noqa: T201

@@ -1,8 +1,8 @@
 """Makes a process specification from a container's config, and refuses features that this runtime lacks.
 
-An impossible field is refused with a sentence that names an alternative, and never silently ignored. Only settings
-without effect on the pod's function are accepted and ignored: masked and read-only paths, the default seccomp and
-AppArmor profiles, SELinux relabelling, and shared namespaces, because there is no isolation that they could change.
+An impossible field is refused with a sentence that names an alternative, and never silently ignored. Settings are
+accepted and ignored only if the pod works without them: masked and read-only paths, the default seccomp and AppArmor
+profiles, SELinux relabelling, and shared namespaces, since there is no isolation here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from syncpod.runtime.refusals import invalid, unsupported
 
 _RESOLV_CONF: Final = "/etc/resolv.conf"
 _SERVERS_LIMIT: Final = 3
-"""Resolvers read at most this many name servers of a resolv.conf, and CRI clients pass on no more."""
+"""Maximum number of name servers that resolvers read from a resolv.conf, and that CRI clients pass on."""
 _FIRST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMIN
 _LAST_REALTIME: Final = api_pb2.SIGNAL_SIGRTMAX
 _OLD_NAMES: Final = {"SIGCLD": signal.SIGCHLD, "SIGPOLL": signal.SIGIO, "SIGIOT": signal.SIGABRT}
@@ -78,7 +78,7 @@ def resolv_conf(config: api_pb2.DNSConfig) -> str:
 
 
 def is_machines_own(config: api_pb2.DNSConfig, machines: str) -> bool:
-    """Return whether a config has the content of the machine's resolv.conf; clients may leave out some entries."""
+    """Return whether a config has the content of the machine's resolv.conf, of which clients may leave out entries."""
     servers: list[str] = []
     searches: set[str] = set()
     options: set[str] = set()
@@ -181,8 +181,8 @@ def _check_mount(mount: api_pb2.Mount, path: str) -> None:
 def arguments(config: api_pb2.ContainerConfig, image: Image, host: Host, path: str) -> tuple[str, ...]:
     """Return the command line: the config's command and args; without a command, the image's entry point and args.
 
-    For an image without files, its name is the entry point: a program of the host, or the built-in `pause`. `busybox`
-    has no entry point, like the real image; its default command is a shell. Raises Refusal.
+    The entry point of an image without files is its name: a program of the host, or the built-in `pause`. `busybox` has
+    no entry point, like the real image; its default command is a shell. Raises Refusal.
     """
     given = (*config.command, *config.args)
     if image.content is not None and not config.command:
@@ -213,8 +213,8 @@ def user(
 ) -> User | None:
     """Return the process's user; None = the server's user. Raises Refusal.
 
-    Names and group memberships are the image's, as in containerd, or the machine's if the image has no files. Without
-    root, the server's user stands for the image's root.
+    Names and group memberships are the image's, as in containerd, or the machine's if the image has no files. If the
+    server is not root, its user stands for the image's root.
     """
     accounts = accounts_of(image)
     account, asked = _account(security, host, path, image, accounts)
@@ -291,7 +291,7 @@ def environment(
     """Return the environment: the config's variables override the image's, which override the defaults.
 
     The defaults are PATH, HOSTNAME, HOME and, on a terminal, TERM; PATH is the server's, unless the image has its own
-    files. Without a host name of its own, a container gets the machine's, as from containerd.
+    files. A container without its own host name gets the machine's, as in containerd.
     """
     if image is None:
         variables = {"PATH": host.search_path, "HOME": home_of(runs_as.uid) if runs_as else host.home}
@@ -377,7 +377,10 @@ def process_spec(
 
 
 def _oom_score_adj(linux: api_pb2.LinuxContainerConfig, host: Host) -> int:
-    """Return the container's score, at least the lowest that we may set. The default is 0, not the supervisor's."""
+    """Return the container's oom_score_adj, at least the lowest that we may set.
+
+    The default is 0, not the supervisor's.
+    """
     return max(linux.resources.oom_score_adj, host.lowest_oom_score_adj)
 
 

@@ -34,7 +34,7 @@ _ENDING_BYTES = 4096
 """Bytes of the reserved space: more than the record of an end needs, even with the longest sentence on a failed
 start."""
 _LONGEST_ERROR = 600
-"""Maximum characters of the sentence on why a start failed; JSON may need six bytes for each."""
+"""Maximum characters of the sentence on a failed start; in JSON a character may take six bytes."""
 
 
 class Level(Enum):
@@ -43,7 +43,7 @@ class Level(Enum):
     NAMESPACES = "namespaces"
     """Its own root directory, mounts and host name."""
     USER_NAMESPACES = "user namespaces"
-    """The same without root, in a user namespace that maps our user to itself."""
+    """As NAMESPACES but without root, in a user namespace that maps our user to itself."""
     PLAIN = "plain"
     """The host's file system; mounts are symbolic links."""
 
@@ -135,7 +135,7 @@ def publish_ending(directory: Path) -> None:
 
 
 def read_ending(directory: Path) -> Ended | None:
-    """Return the main process's end if the supervisor noted it and died before the other processes had ended."""
+    """Return the main process's end, if the supervisor has noted it but died before the other processes had ended."""
     with contextlib.suppress(FileNotFoundError):
         noted = (directory / ENDING).read_bytes()
         return parse_ended(noted) if noted.strip() else None

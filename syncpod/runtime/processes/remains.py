@@ -24,9 +24,9 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
     """Kill the main process and all processes in its session, mount namespace and cgroups, until none is left.
 
     Takes a few seconds at most. The main process should have died with the supervisor. Its children are in its session,
-    unless they left it; a session's number is not reused while a member lives. A process that left the session is still
-    in the container's mount namespace, if it had one. A dying process leaves the namespace before its last files are
-    closed and its ports are free. So this waits until the process is a zombie or gone. Blocks: call it in a thread.
+    unless they have left it. A session's number is not reused while a member lives. A process that left the session is
+    still in the container's mount namespace, if it had one. A dying process leaves the namespace before its last files
+    are closed and its ports are free. So this waits until the process is a zombie or gone. Blocks: call it in a thread.
     """
     main = started.main
     killed: set[Identity] = set()
@@ -34,7 +34,7 @@ def end_remains(directory: Path, started: Started, cgroup_procs: tuple[str, ...]
     for _ in range(_ROUNDS):
         leader = process_stat(main.pid)
         if leader is not None and leader.start_ticks != main.ticks:
-            members = []  # The number belongs to another process now, so the session is empty.
+            members = []  # The number now belongs to another process, so the session is empty.
         else:
             members = [pid for pid in _all() if _is_member(main, process_stat(pid))]
         remaining = sum(_kill(pid, lambda pid: _is_member(main, process_stat(pid))) for pid in members)
@@ -63,8 +63,8 @@ def _kill_namespace(number: int, root: Path) -> set[Identity]:
     """Kill all processes in a container's mount namespace, and return them.
 
     The inode may now belong to another namespace. The namespace is the container's if a process in it has the
-    container's directory as root, which nothing else ever has. Such a process, held by a pidfd, keeps the namespace
-    alive, so it is killed last.
+    container's directory as its root, since no other process ever has. That process is held by a pidfd and killed last,
+    so that it keeps the namespace alive.
     """
     inside = [pid for pid in _all() if _namespace_of(pid) == number]
     witness = next((pid for pid in inside if _has_root(pid, root)), None)

@@ -1,4 +1,4 @@
-"""The process that supervisors are forked from: it has imported everything, so a container costs only a fork.
+"""The process from which supervisors are forked. It has imported everything, so a container costs only a fork.
 
 The server starts it as `python -I -S spawner.py [OPEN_FILES]`, with a socket as standard input. Each request on that
 socket is a container's directory and a socket for its supervisor. OPEN_FILES is the soft limit of open files for all
@@ -43,7 +43,7 @@ def main() -> NoReturn:
         if not directory:
             os._exit(0)
         line = socket.socket(fileno=descriptors[0])
-        with contextlib.suppress(OSError):  # No process available: the server's connection is closed.
+        with contextlib.suppress(OSError):  # Without a free process, the server's connection is closed.
             if os.fork() == 0:
                 requests.close()
                 supervise(Path(os.fsdecode(directory)), line)

@@ -33,7 +33,7 @@ from syncpod.runtime.processes.supervisor import Supervisor, show_role
 def supervise(directory: Path, line: socket.socket) -> NoReturn:
     """Run the container whose specification is in `directory`, and exit after its end. Never returns.
 
-    Does nothing if the specification is locked or is no longer in place: a later server takes the same lock to withdraw
+    Does nothing if the specification is locked or no longer in place: a later server takes this lock, too, to withdraw
     a specification that was never started.
     """
     try:
@@ -48,14 +48,14 @@ def supervise(directory: Path, line: socket.socket) -> NoReturn:
                 Supervisor(directory, spec, level, line).run()
             else:
                 _pause(directory, spec, line)
-    except BaseException:  # noqa: BLE001 - a forked process: nobody above could report it
+    except BaseException:  # noqa: BLE001 - nobody above a forked process could report this
         (directory / "supervisor.log").write_text(traceback.format_exc())
     finally:
         os._exit(1)
 
 
 def _claim(directory: Path) -> dict[str, object] | None:
-    """Lock the specification for the life of this process, and return it; None if it is not ours to run."""
+    """Lock the specification for the life of this process, and return it; None if this process must not run it."""
     try:
         descriptor = os.open(directory / SPEC, os.O_RDONLY | os.O_CLOEXEC)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -58,9 +58,9 @@ class Supervised:
     def __init__(self, *, level: Level, links: Path, open_files: int | None = None) -> None:
         """Start nothing yet.
 
-        `level`, which `probe` found, applies to new processes; found ones keep theirs. `links` is the directory for
-        claims to the symbolic links that replace mounts in `plain`; it is made when it is needed. `open_files` is the
-        soft limit (RLIMIT_NOFILE) that containers start with; None: the server's own.
+        `level`, from `probe`, applies to new processes; processes of an earlier server keep theirs. `links` is the
+        directory for claims to the symbolic links that replace mounts in `plain`; it is made when it is needed.
+        `open_files` is the soft limit (RLIMIT_NOFILE) that containers start with; None: the server's own.
         """
         self._level = level
         self._spawner_arguments = () if open_files is None else (str(open_files),)
@@ -94,7 +94,7 @@ class Supervised:
         return Level(level), why_not
 
     def refusal(self, mount: Mount) -> str | None:
-        """Return, in a sentence, why no container can have this mount now; None if one can."""
+        """Return a sentence with the reason why no container can have this mount now; None if one can."""
         return self._links.refusal(mount) if self._level is Level.PLAIN else None
 
     async def start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
@@ -109,7 +109,7 @@ class Supervised:
 
     async def _start(self, spec: ProcessSpec, directory: Path) -> ContainerHandle:
         records.write_spec(directory, spec, self._level)
-        # Reserve the descriptors that holding the running process needs; without them it is not started.
+        # Reserve the descriptors for the handle of the running process; without them it is not started.
         room: list[int] = []
         try:
             while len(room) < _HOLDING_TAKES:
@@ -167,7 +167,7 @@ class Supervised:
         return None
 
     async def _undo(self, directory: Path, descriptors: list[int]) -> Exited | None:
-        """Kill a started process that the server cannot take over, by its pidfds, and close them.
+        """Kill, by its pidfds, a started process that the server cannot take over; close the pidfds.
 
         Return how it ended; None if no start is recorded.
         """
@@ -183,8 +183,8 @@ class Supervised:
     async def find(self, directory: Path) -> ContainerHandle | Exited | None:
         """Return the process that was started in `directory`, or its end; see `port.Processes.find`.
 
-        An interrupted start either continues (its supervisor has the lock: this waits for the result) or is withdrawn
-        for good. A failed start is returned as Exited 128 StartError, with started_at 0.
+        An interrupted start either continues, or is withdrawn for good. It continues if its supervisor has the lock;
+        then this waits for the result. A failed start is returned as Exited 128 StartError, with started_at 0.
 
         Returns within seconds. A supervisor may neither continue nor end, because it was stopped, or waits for a
         process that cannot die. Then the process that it has started counts as running, and its end is awaited.
@@ -249,7 +249,7 @@ class Supervised:
             self._links.release(spec.id)
 
     def _withdraw(self, directory: Path) -> None:
-        """Withdraw a specification that no supervisor runs, so that a late one does not find it."""
+        """Withdraw a specification that no supervisor runs, so that a late supervisor does not find it."""
         known = records.read_spec(directory)
         (directory / records.SPEC).unlink()
         if known is not None:
@@ -259,8 +259,8 @@ class Supervised:
         """Withdraw a specification that a supervisor has claimed but not started; False if it has started meanwhile.
 
         A supervisor first records the processes, then checks that the specification is still in place, and only then
-        runs the program. This method moves the specification first, then checks for the record. So at least one of the
-        two notices the other.
+        runs the program. This method moves the specification first, then checks for the record. So at least one of both
+        notices the other.
         """
         known = records.read_spec(directory)
         aside = directory / (records.SPEC + ".withdrawn")
@@ -276,7 +276,7 @@ class Supervised:
     async def _request(self, directory: Path, line: socket.socket) -> None:
         """Request a supervisor from the spawner, which is started if there is none.
 
-        If requests arrive faster than the spawner forks, they wait, one after the other.
+        Requests wait in line if they arrive faster than the spawner forks.
         """
         request = os.fsencode(directory.absolute())  # noqa: ASYNC240 - it only joins names
         async with self._asking:
@@ -289,7 +289,7 @@ class Supervised:
                     socket.send_fds(self._requests, [request], [line.fileno()])
                     return
                 except BlockingIOError:
-                    with self._requests.dup() as waiting:  # The socket may be closed meanwhile, with its spawner.
+                    with self._requests.dup() as waiting:  # The spawner may end meanwhile, and its socket be closed.
                         await control.writable(waiting)
                 except OSError as error:
                     if replaced:
@@ -383,7 +383,7 @@ class Supervised:
     def _exited(
         self, directory: Path, ended: Ended, spec: ProcessSpec | None = None, started: Started | None = None
     ) -> Exited:
-        """Return the end of a process, and release its links; facts that are not given are read from the directory."""
+        """Return the end of a process, and release its links; missing arguments are read from the directory."""
         if spec is None:
             known = records.read_spec(directory)
             spec = known[0] if known else None
@@ -418,7 +418,7 @@ class Supervised:
 
 
 def _lock(directory: Path) -> IO[bytes]:
-    """Take the lock of a specification, held until the file is closed.
+    """Take the lock of a specification, which is held until the returned file is closed.
 
     Raises FileNotFoundError if there is none, BlockingIOError if its supervisor lives.
     """
@@ -441,7 +441,7 @@ def _end_spawner(spawner: subprocess.Popen[bytes]) -> None:
 
 
 async def _kill_started(descriptors: list[int]) -> None:
-    """Kill a process that was just started, given pidfds of its supervisor and itself, which are closed."""
+    """Kill a process that was just started, by the pidfds of its supervisor and of itself, and close these."""
     try:
         for number in (signal.SIGTERM, signal.SIGKILL) if descriptors else ():
             with contextlib.suppress(ProcessLookupError):

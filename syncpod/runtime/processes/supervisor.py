@@ -1,8 +1,8 @@
 """One container's supervisor: a small process that starts the main process, writes its log, and records its end.
 
 It outlives the server. Its single thread polls all descriptors, so a client that does not read or answer cannot block
-the container. It is a subreaper, like a container's init process: all processes that the main process or an executed
-command starts stay its descendants.
+the container. The supervisor is a subreaper, like a container's init process: all processes that the main process or an
+executed command starts stay its descendants.
 
 Packets on its sockets begin with a `Word` of one byte; see `packets.py`, and `control.py` for the server's side.
 """
@@ -176,14 +176,14 @@ class Supervisor:
         self._accept(self._line)
 
     def _withdrawn(self) -> bool:
-        """Return whether a server has withdrawn the specification (`Supervised.find`) after waiting for us in vain."""
+        """Return whether a server has withdrawn the specification (`Supervised.find`) because we were too late."""
         try:
             return (self._directory / SPEC).stat().st_ino != self._specification
         except FileNotFoundError:
             return True
 
     def _bind(self) -> socket.socket:
-        """Make the socket through its directory's descriptor: a path may be too long for a socket address."""
+        """Bind the socket through its directory's descriptor, because a path may be too long for a socket address."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.setblocking(False)
         directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
@@ -248,7 +248,7 @@ class Supervisor:
         self._set_interest(connection)
 
     def _drop(self, connection: _Connection) -> None:
-        """Remove a client that has disconnected: kill its command, and end the input if it ends with this client."""
+        """Remove a disconnected client: kill its command, and end the container's input if it ends with this client."""
         self._connections.remove(connection)
         self._watch.remove(connection.sock.fileno())
         connection.sock.close()
@@ -299,10 +299,10 @@ class Supervisor:
             os.close(descriptor)
 
     def _take_input(self, connection: _Connection, data: bytes) -> None:
-        """Handle a packet of input; an empty one is the end of the client's input.
+        """Handle a packet of input; an empty packet is the end of the client's input.
 
-        With `stdin_once` it also ends the container's input; otherwise it detaches the client. On a terminal it always
-        detaches, because a terminal has no end of input (containerd, container_io.go, Attach).
+        That end also ends the container's input with `stdin_once`, and otherwise detaches the client. On a terminal it
+        always detaches, because a terminal has no end of input (containerd, container_io.go, Attach).
         """
         if data:
             self._streams.take_input(data)
@@ -322,7 +322,7 @@ class Supervisor:
     # The end.
 
     def _kill_all(self) -> None:
-        """Kill the main process; after its end the supervisor kills all others."""
+        """Kill the main process; after its end, `_finish` kills all others."""
         if self._main and self._status is None:
             os.kill(self._main, signal.SIGKILL)
 
@@ -351,7 +351,7 @@ class Supervisor:
     def _finish(self, code: int) -> NoReturn:
         """Kill the remaining processes, log the last output, record the end, and exit."""
         ended = Ended(code, time.time_ns())
-        with contextlib.suppress(OSError):  # This is retried below. The clients get the end in any case.
+        with contextlib.suppress(OSError):  # The recording is retried below. The clients get the end in any case.
             note_ending(self._ending, ended)
         self._end_descendants()
         self._streams.finish()
@@ -382,7 +382,7 @@ class Supervisor:
         return True
 
     def _end_descendants(self) -> None:
-        """Kill until there are no children; orphans become our children.
+        """Kill our children until there are none left; orphans become our children.
 
         Processes that we may not kill (setuid programs of other users) are left.
         """
@@ -401,11 +401,11 @@ class Supervisor:
     def _kill_children(self) -> bool:
         """Send SIGKILL to our children, including zombies; False if we may signal none.
 
-        First kill the whole cgroup, if there is one: otherwise some might fork faster than others die.
+        First kill the whole cgroup, if there is one: otherwise some children might fork faster than others die.
         """
         children = children_of(os.getpid())
         if children and self._spec.cgroup_procs:
-            with contextlib.suppress(OSError):  # It may be gone, or closed to us by now.
+            with contextlib.suppress(OSError):  # The cgroup may be gone, or closed to us by now.
                 kill.kill(tuple(Path(path).parent for path in self._spec.cgroup_procs))
         killed = False
         for pid in children:

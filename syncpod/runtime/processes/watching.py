@@ -33,7 +33,7 @@ class Watch:
             self._poll.unregister(descriptor)
 
     def handle(self, seconds: float | None, *, only: int = ANY) -> None:
-        """Poll once, with a timeout, and call the handlers of ready descriptors, if they are in `only`."""
+        """Poll once, with a timeout, and call the handlers of those ready descriptors that are in `only`."""
         for descriptor, events in self._poll.poll(None if seconds is None else seconds * 1000):
             handler = self._handlers.get(descriptor)  # A handler may have removed another descriptor.
             if handler is not None and events & only:
