@@ -68,7 +68,7 @@ def parsed_reserved(settings: NodeSettings) -> Mapping[str, int]:
 
 
 def taints(settings: NodeSettings) -> tuple[Taint, ...]:
-    """Return the taints with which the node is registered with its cluster."""
+    """Return the taints that the node has when it registers with its cluster."""
     try:
         return parse_taints(settings.register_with_taints)
     except TaintsInvalid as wrong:
@@ -76,7 +76,7 @@ def taints(settings: NodeSettings) -> tuple[Taint, ...]:
 
 
 def shutdown_periods(settings: NodeSettings) -> Periods:
-    """Return the times that pods have when the machine shuts down; empty if nothing delays the shutdown."""
+    """Return the time that pods get for their end when the machine shuts down; empty if the shutdown is not delayed."""
     try:
         return parse_shutdown_periods(settings.shutdown_grace)
     except ShutdownPeriodsInvalid as wrong:

@@ -16,12 +16,11 @@ from typing import Final, TypeVar
 from syncpod.rare_lines import RareLines
 
 LOGGER: Final = "syncpod.collector"
-"""The logger of these lines. The filter of lines about the Temporal server lets them pass."""
+"""The logger of these lines. They pass the filter that drops lines about the Temporal server."""
 log = logging.getLogger(LOGGER)
 
 REPEAT_SECONDS: Final = 600.0
-"""Length of an interval in seconds. Each cause is logged at most once in one, even if several outages follow each
-other."""
+"""Length of an interval in seconds. In an interval, each cause is logged at most once, even with several outages."""
 CAUSES: Final = 4
 """Maximum number of causes that have a line in one interval."""
 
@@ -44,7 +43,7 @@ _said: ContextVar[list[logging.LogRecord] | None] = ContextVar("said", default=N
 
 
 class CollectorLog(logging.Filter):
-    """A filter for log handlers: records of the SDK about an export go to its :class:`CollectorOutage`, not to the log.
+    """A filter for log handlers: the SDK's records about an export go to a :class:`CollectorOutage`, not to the log.
 
     It must be the handler's first filter: a later filter might match text that a record quotes from the collector.
     """
@@ -91,8 +90,8 @@ class CollectorOutage:
     def export(self, export: Callable[[], _Result], success: _Result) -> _Result:
         """Export a batch, and log that an outage has begun, goes on or is over.
 
-        `success` is the SDK's result for an accepted batch. Raises the errors of `export`: they are defects, which the
-        SDK logs.
+        `success` is the SDK's result for an accepted batch. Raises the errors of `export`, which are defects; the SDK
+        logs them.
         """
         said = list[logging.LogRecord]()
         token = _said.set(said)

@@ -1,9 +1,9 @@
-"""Counters that exist from a process's start, at zero, for all labels that are known in advance.
+"""Counters that begin at zero with the process, for all labels that are known in advance.
 
 A series that begins at 1 hides its first increase, since Prometheus' ``increase()`` and ``rate()`` compare two values
-of one series. Counters are created while modules are imported, before OpenTelemetry is turned on, and additions before
-that are lost. So each counter remembers its known labels, and :func:`begin_at_zero` adds 0 to all of them once
-OpenTelemetry is on.
+of one series. Counters are created during imports, before OpenTelemetry is turned on, and additions until then are
+lost. So each counter remembers its known labels, and :func:`begin_at_zero` adds 0 to all of them once OpenTelemetry is
+on.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def counter_from_zero(meter: Meter, name: str, *, description: str, known: Itera
 
 def each_of(**values: Iterable[str]) -> tuple[Labels, ...]:
     """Return every combination of these values, as sets of labels."""
-    # Plain strings: OpenTelemetry would begin a second series for a StrEnum member, whose hash is not that of its
-    # string.
+    # These are plain strings, since a StrEnum member has another hash than its string, and so would begin a second
+    # series.
     chosen = product(*([str(value) for value in known] for known in values.values()))
     return tuple(dict(zip(values, each, strict=True)) for each in chosen)
 

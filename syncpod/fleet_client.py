@@ -33,7 +33,7 @@ _RPC: Final = timedelta(seconds=5)
 
 
 class OtherFleet(Exception):
-    """The server has the workflows of another fleet than the fleet of these keys. The text is a sentence."""
+    """The server has the workflows of another fleet than that of these keys. The text is a sentence."""
 
 
 class KeyMissing(Exception):
@@ -88,7 +88,7 @@ async def connect_to_fleet(
 async def check_whose(client: Client, access: FleetAccess) -> None:
     """Raise OtherFleet if the client's namespace holds a fleet, but not this one.
 
-    If the server cannot list workflows now, nothing is raised: workflows refuse another fleet's commands anyway.
+    Nothing is raised if the server cannot list workflows now, since workflows refuse another fleet's commands anyway.
     """
     _require_own(client, access, await _said(client))
 
@@ -107,7 +107,7 @@ async def check_commander(client: Client, access: FleetAccess) -> None:
 
 
 async def _said(client: Client) -> list[dict[str, bytes]]:
-    """Return the metadata of the workflows' memos, which names their fleet; empty if they cannot be listed now."""
+    """Return the metadata of the workflows' memos, which names their fleet; empty if workflows cannot be listed now."""
     listed = client.list_workflows(HELD_QUERY, limit=LOOKED_AT, page_size=LOOKED_AT, rpc_timeout=_RPC)
     try:
         return [dict(one.metadata) async for each in listed for one in each.raw_info.memo.fields.values()]

@@ -1,4 +1,4 @@
-"""Durations as Go writes them, as in Kubernetes' settings: ``90s``, ``1h30m``, ``1.5h``.
+"""Durations in Go's form, as in Kubernetes' settings: ``90s``, ``1h30m``, ``1.5h``.
 
 Mirrors Go 1.24, time.ParseDuration. Difference: a sign is refused, since no duration here may be negative.
 """
@@ -44,7 +44,7 @@ def parse_go_duration(text: str) -> int:
 
 
 def _nanoseconds(part: re.Match[str]) -> int:
-    """Return the nanoseconds of one number with its unit; if there are more than `_LONGEST`, any number above that."""
+    """Return the nanoseconds of one number with its unit; for more than `_LONGEST`, return any larger number."""
     whole, fraction, unit = part[1].lstrip("0"), part[2] or "", _UNITS[part[3]]
     if len(whole) > _DIGITS:  # Python refuses to read a number of very many digits
         return _LONGEST + 1

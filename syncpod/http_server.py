@@ -52,7 +52,7 @@ _log.addFilter(_is_defect)
 
 
 class HttpServer(web.Server):
-    """A server that decompresses no body, since that would block the event loop for as long as the client chooses."""
+    """A server that decompresses no body, since a client could block the event loop with one."""
 
     def __init__(self, serve: Serve, **limits: Any) -> None:
         """Answer each request with `serve`. `limits` are those of aiohttp."""
@@ -73,7 +73,7 @@ class _CountedServer(HttpServer):
             serve_one,
             handler_cancellation=True,  # a closed connection ends its handler, also at the time limit
             keepalive_timeout=0.0,  # the time limit is for the whole connection
-            lingering_time=0.0,  # the rest of a body that nobody needs is not read
+            lingering_time=0.0,  # the unneeded rest of a body is not read
             tcp_keepalive=False,
             max_line_size=_LINE_LIMIT,
             max_field_size=_LINE_LIMIT,

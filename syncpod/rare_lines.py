@@ -12,9 +12,9 @@ _MOST: Final = 1_000
 
 
 class RareLines:
-    """Decides which lines are due: the first about a subject at once, later ones once in each interval.
+    """Decides which lines are due: the first line about a subject at once, and later ones once in each interval.
 
-    Subjects may be made up by untrusted senders: each new one has its first line, but only `_MOST` are remembered. Two
+    Untrusted senders may invent subjects: each new subject has its first line, but only `_MOST` are remembered. Two
     threads that call at once may both get a line.
     """
 
@@ -22,7 +22,8 @@ class RareLines:
         """Begin without any line. `seconds` is the length of an interval; `clock` must be monotonic."""
         self._seconds, self._clock = seconds, clock
         self._lines: dict[Hashable, tuple[float, int]] = {}
-        """By subject, the oldest line first: when the next line is due, and how many have been left out since."""
+        """By subject, the oldest line first: the time at which the next line is due, and the number of lines left out
+        since."""
 
     def left_out(self, subject: Hashable = "") -> int | None:
         """Return how many lines of a subject were left out before this line; None = leave this line out too."""
@@ -38,7 +39,7 @@ class RareLines:
         return times
 
     def warn(self, log: logging.Logger, subject: Hashable, text: str) -> None:
-        """Log a warning about a subject if it is due, with how many were left out."""
+        """Log a warning about a subject if it is due, with the number of those left out."""
         if (times := self.left_out(subject)) is not None:
             log.warning("%s%s", text, f" (and {times} times since the last such line)" if times else "")
 

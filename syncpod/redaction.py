@@ -1,7 +1,7 @@
 """Hides the values of Secrets in each text that leaves a node: in events, statuses, failures, logs, spans, the journal.
 
-A runtime quotes a command in which a Secret's value was expanded, a server answers a probe with the header it was sent,
-a program prints its password as its last line. Such a text would stay in a pod's history.
+For example, a runtime quotes a command with an expanded value, a server's answer to a probe repeats the probe's header,
+or a program's last line has its password. These texts would stay in a pod's history.
 
 Texts are searched where they leave the process, in these few places: the texts that the process sends to Temporal
 (`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. Only
@@ -26,18 +26,19 @@ from urllib.parse import quote, quote_plus
 from syncpod.pod.go_text import go_json, go_quote
 
 MASK: Final = "***"
-"""The replacement of a value, shortened if fewer than three characters of the value are left after a cut."""
+"""The replacement of a value. It is shorter if a cut leaves fewer than three characters of the value."""
 SHORT: Final = 4
-"""Shorter values are hidden only as whole words; otherwise parts of many other words would be hidden."""
+"""Values with fewer characters are hidden only as whole words: they are parts of many other words."""
 SHORTEST: Final = 3
-"""Shorter values are never hidden: they can be guessed, and exit codes are as short."""
+"""Values with fewer characters are never hidden: they can be guessed, and exit codes are as short."""
 HEAD: Final = 16
 """The first HEAD characters of a longer value are hidden even without the rest, which another program may have cut
 off."""
 OVERLAP: Final = HEAD - 1
 """Number of characters beyond a cut that :meth:`Redactor.part` reads, to recognise a value that the cut divides."""
 _ENCODED: Final = 8
-"""Shorter values are not looked for in base64 or percent-encoded: four letters of base64 stand in many words."""
+"""Values with fewer characters are not looked for in base64 or percent-encoded, since many words have four letters of
+base64."""
 _KEPT: Final = 128
 """Number of characters of a form that are stored and compared. If all of them match, the rest of the form is hidden by
 its length, without a comparison."""
@@ -45,7 +46,10 @@ its length, without a comparison."""
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """Words that can be found by their beginnings. Never changed, so threads may search it while a new one is made."""
+    """Words that can be found by their beginnings.
+
+    An index never changes, so threads may search it while a new one is made.
+    """
 
     short: frozenset[str] = frozenset()
     """Words of less than HEAD characters, which are found as a whole."""
@@ -73,7 +77,7 @@ class _Index:
         )
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return where words, or beginnings of words, are in a text, in order; spans may overlap."""
+        """Return the spans of words, and of beginnings of words, in a text, in order; spans may overlap."""
         starts = self.starts
         begins = [at for at in range(len(text)) if text[at : at + SHORTEST] in starts or text[at : at + HEAD] in starts]
         return [(at, end) for at in begins if (end := self._end(text, at)) > at]
@@ -88,7 +92,8 @@ class _Index:
         begin = text[at : at + _KEPT]
         if len(begin) < HEAD or not self.heads:
             return end
-        # The head with the longest common beginning is next to the place where `begin` would be inserted.
+        # The head that has the longest beginning in common with `begin` is next to the place where `begin` would be
+        # inserted.
         place = bisect_left(self.heads, begin)
         for head in self.heads[max(0, place - 1) : place + 1]:
             common = _common(head, begin)
@@ -131,9 +136,9 @@ class Redactor:
     def part(self, text: str, start: int = 0, stop: int | None = None) -> str:
         """Return the characters from `start` to `stop` of a text, with each known value replaced by ``***``.
 
-        A value that `start` or `stop` divides is hidden too, if `text` has OVERLAP characters beyond that cut, or ends
-        where the whole text does. Characters farther away are not read. With a `start`, the text may be the end of a
-        longer one, and begin within a value.
+        A value that `start` or `stop` divides is hidden too. For that, `text` must go on for OVERLAP characters beyond
+        the cut, or have the end of the whole text. Characters farther away are not read. With a `start`, the text may
+        be the end of a longer one, and begin within a value.
         """
         stop = len(text) if stop is None else min(stop, len(text))
         text = text[: stop + OVERLAP]
@@ -187,7 +192,7 @@ def _forms(value: str) -> set[str]:
         json.dumps(plain)[1:-1],
         go_json(plain)[1:-1],
         repr(plain)[1:-1],
-        plain.lower(),  # as programs print a URL's scheme and host
+        plain.lower(),  # programs print a URL's scheme and host so
         plain.encode("ascii", errors="backslashreplace").decode(),
         data.decode("latin-1").encode("ascii", errors="backslashreplace").decode(),
         data.decode(errors="replace"),
@@ -203,7 +208,7 @@ def _forms(value: str) -> set[str]:
 
 
 def _common(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
+    """Return the length of the beginning that two texts have in common."""
     if other.startswith(one):
         return len(one)
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))

@@ -1,7 +1,7 @@
-"""YAML that every reader takes for the same data.
+"""YAML that all readers parse as the same data.
 
 Readers resolve scalars without quotes by different rules: PyYAML by YAML 1.1, go-yaml behind `sigs.k8s.io/yaml` by
-parts of YAML 1.1 and 1.2, others by YAML 1.2 alone. A text that any of them could take for something else is quoted.
+parts of YAML 1.1 and 1.2, others by YAML 1.2 alone. A text is quoted if any of them could parse it as another type.
 """
 
 import re
@@ -23,16 +23,16 @@ _NUMBER: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
-"""Texts that some reader takes for a number or a time, and a few others, which quotes do not harm."""
+"""Texts that some reader parses as a number or a time, and a few others, which quotes do not harm."""
 
 
 def yaml_text(document: Any) -> str:
-    """Return JSON data as YAML, with the fields in their order and a line for each text of one line."""
+    """Return JSON data as YAML. Fields keep their order, and a text of one line is not wrapped."""
     return str(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes JSON data; every text is read back as it is."""
+    """Writes JSON data so that every text is read back unchanged."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -247,7 +247,7 @@ class Containers:
     async def _watch(self, container: Container, process: Process) -> None:
         try:
             exited = self._judged(container, await process.wait())
-        except Exception as error:  # noqa: BLE001 - or callers would wait for ever for this end
+        except Exception as error:  # noqa: BLE001 - this end must be recorded, or callers wait for ever
             log(f"container {container.id}: its end cannot be found out: {error!r}")
             with contextlib.suppress(OSError):
                 process.kill()

@@ -93,7 +93,7 @@ class StartFailed(Exception):
     """A process could not be started. The text is one sentence in runc's words (`exec: "x": not found`)."""
 
     def __init__(self, sentence: str, ended: Exited | None = None) -> None:
-        """Fail for the reason in the sentence; `ended` is the end of the process, if it may have run all the same."""
+        """Fail for the reason in the sentence; `ended` is the end of the process, if it may have run nevertheless."""
         super().__init__(sentence)
         self.ended = ended
 

@@ -31,10 +31,10 @@ from syncpod.runtime.state import Caller, Runtime, Sandbox, exhausted, in_thread
 from syncpod.runtime.statuses import event, sandbox_record
 
 _BOOT_SECONDS: Final = 3.0
-"""Seconds for which a new server looks for the processes of an earlier server before it serves; late ones are found
+"""Seconds for which a new server looks for the processes of an earlier server before it serves. It finds late ones
 afterwards."""
 _FIRST_ADDRESS: Final = int(IPv4Address("127.1.0.0"))
-"""127.0.0.0/16 is not used: the machine's resolvers and host names are there (127.0.0.53, 127.0.1.1)."""
+"""The first address that is used. 127.0.0.0/16 has the machine's resolvers and host names (127.0.0.53, 127.0.1.1)."""
 _ADDRESSES: Final = 254 * 256 * 256
 
 
@@ -85,7 +85,7 @@ class Sandboxes:
             if runtime.host.isolation == "namespaces" and config.HasField("dns_config"):
                 resolver = runtime.resolv_conf(id)
                 resolver.write_text(resolv_conf(config.dns_config))
-                resolver.chmod(0o644)  # Containers of any user read it, but reach it only through their mount.
+                resolver.chmod(0o644)  # containers of any user read the file, but only through their mount
             pause = await runtime.processes.start(self._pause_spec(id, config), pause_directory)
             if caller.gone:
                 raise _Abandoned
@@ -105,7 +105,7 @@ class Sandboxes:
         self._publish(sandbox, api_pb2.CONTAINER_STARTED_EVENT)
 
     async def _undo(self, directory: Path, pause: Process | None, name: str, address: str) -> None:
-        """Kill and remove an unfinished sandbox. After any failure its name and address are free."""
+        """Kill and remove an unfinished sandbox. Its name and address are free afterwards, even if this fails."""
         try:
             if pause is not None:
                 pause.kill()
@@ -119,7 +119,10 @@ class Sandboxes:
             self._runtime.sandboxes.release(name)
 
     def _check_cgroup(self, parent: str, id: str) -> None:
-        """Refuse a cgroup parent that no container could use. The parent is made with the first container's cgroup."""
+        """Refuse a cgroup parent that no container could use.
+
+        It is made only with the cgroup of the first container.
+        """
         if self._runtime.host.isolation != "simulated":
             try:
                 container_cgroup(parent, id)
@@ -170,7 +173,7 @@ class Sandboxes:
     async def _watch(self, sandbox: Sandbox, pause: Process) -> None:
         try:
             await pause.wait()
-        except Exception as error:  # noqa: BLE001 - or callers would wait for ever for this end
+        except Exception as error:  # noqa: BLE001 - this end must be recorded, or callers wait for ever
             log(f"sandbox {sandbox.id}: the end of its pause cannot be found out: {error!r}")
             with contextlib.suppress(OSError):
                 pause.kill()
@@ -195,7 +198,7 @@ class Sandboxes:
         sandbox.stopping = True
         if sandbox.asking is not None:
             await asyncio.wait({sandbox.asking})
-        # A container that cannot be killed does not keep others alive.
+        # The others are killed even if one container cannot be killed.
         kills = (self._containers.kill(each) for each in tuple(sandbox.containers.values()))
         failures = [each for each in await asyncio.gather(*kills, return_exceptions=True) if each is not None]
         directory = self._runtime.sandbox_directory(sandbox.id) / "pause"
@@ -237,7 +240,7 @@ class Sandboxes:
         try:
             _, config = sandbox_record(self._runtime, sandbox)
             await in_thread(cgroups.remove_parent, config.linux.cgroup_parent)
-        except Exception as error:  # noqa: BLE001 - a cgroup that stays, or a record that is torn, keeps no sandbox
+        except Exception as error:  # noqa: BLE001 - a sandbox goes even if its cgroup stays or its record is torn
             log(f"sandbox {sandbox.id}: its cgroup stays: {error}")
 
     # --- resources ----------------------------------------------------------------------------------------------------
@@ -309,8 +312,8 @@ def sandbox_name(metadata: api_pb2.PodSandboxMetadata) -> str:
 async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Containers) -> None:
     """Take over everything from an earlier server: sandboxes first, since containers belong to them.
 
-    Everything is listed when this returns, which takes a few seconds at most: all processes are looked for
-    concurrently, and the server does not wait for late answers.
+    Everything is listed when this returns, after a few seconds at most: it looks for all processes concurrently, and
+    does not wait for late answers.
     """
     asked = []
     for parent, load in (
@@ -328,7 +331,7 @@ async def load_all(runtime: Runtime, sandboxes: Sandboxes, containers: Container
 def _loaded(load: Callable[[str], asyncio.Task[None] | None], directory: Path) -> asyncio.Task[None] | None:
     try:
         return load(directory.name)
-    except Exception as error:  # noqa: BLE001 - one that cannot be read must not keep the others from being served
+    except Exception as error:  # noqa: BLE001 - the others must be served even if one cannot be read
         log(f"{directory} cannot be taken over, and stays as it is: {error!r}")
         return None
 
@@ -336,7 +339,7 @@ def _loaded(load: Callable[[str], asyncio.Task[None] | None], directory: Path) -
 def free_address(sandbox_id: str, taken: Container[str]) -> str:
     """Return an address for the sandbox that is not `taken`. It is in 127.0.0.0/8, which is the machine's own.
 
-    The address is derived from the id, so that several servers on one machine hardly ever choose the same one.
+    The address is derived from the id, so that two servers on one machine hardly ever choose the same.
     """
     offset = int.from_bytes(hashlib.sha256(sandbox_id.encode()).digest()[:8])
     for attempt in range(_ADDRESSES):

@@ -46,7 +46,8 @@ from syncpod.runtime.streaming import StreamingServer
 
 _MAX_MESSAGE: Final = 16 * 1024 * 1024
 _MAX_OPEN_FILES: Final = 1024 * 1024
-"""More than any machine's containers need, and not more: some programs iterate over all numbers below their limit."""
+"""Maximum number of open files, enough for the containers of any machine. Some programs iterate over all numbers below
+it."""
 _MAX_PENDING: Final = 1_000_000
 _GRACE_SECONDS: Final = 1.0
 """Seconds for running calls to end when the server stops."""
@@ -99,7 +100,7 @@ async def _serve(settings: Settings, environ: Mapping[str, str], open_files: int
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
             *GRPC_OPTIONS,
-            # With more than 1000 calls in its queue gRPC would answer some with CANCELLED, which clients do not expect.
+            # By default gRPC answers calls beyond 1000 in its queue with CANCELLED, which clients do not expect.
             ("grpc.server.max_pending_requests", _MAX_PENDING),
             ("grpc.server.max_pending_requests_hard_limit", _MAX_PENDING),
         )
@@ -182,7 +183,7 @@ _LEVELS: Final[Mapping[Level, host.Isolation]] = {
 
 
 def _restarter() -> Callable[[], None]:
-    """Return a function that ends this server at once, as by kill -9, and starts it again with the same pid."""
+    """Return a function that ends this server at once, like kill -9, and starts it again with the same pid."""
     command = (sys.executable, *sys.orig_argv[1:])
 
     def restart() -> NoReturn:

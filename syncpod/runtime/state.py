@@ -1,6 +1,6 @@
 """The server's sandboxes and containers in memory, and the state that all calls share.
 
-There may be twenty thousand of them, so they are small: the rest of a status is read from disk when it is requested.
+These records are small, since there may be twenty thousand: the rest of a status is read from disk on request.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Container:
     root: str = ""
     """The image root that it uses; empty if its image has no files."""
     process: Process | None = None
-    """Set while it runs, and until the end is recorded."""
+    """The container's process; set until its end is recorded."""
     ended: Exited | None = None
     """How it ended, or why it could not be started; None until this is recorded."""
     starting: bool = False
@@ -137,7 +137,7 @@ class Container:
         return api_pb2.ContainerState.Name(self.state)
 
     def listed_anew(self) -> None:
-        """Update its list entry to its present state."""
+        """Update the container's list entry to its present state."""
         self.entry = listing.with_state(self.entry, self.state)
 
 
@@ -155,14 +155,17 @@ class Runtime:
     containers: Registry[Container] = field(default_factory=lambda: Registry("container"))
     background: set[asyncio.Task[Any]] = field(default_factory=set)
     asking: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_ASKED_AT_ONCE))
-    """Limits how many processes of an earlier server are looked for at the same time."""
+    """Limits the number of an earlier server's processes that are looked for at the same time."""
 
     def sandbox_directory(self, id: str) -> Path:
         """Return the directory of a sandbox's files."""
         return self.directory / "sandboxes" / id
 
     def resolv_conf(self, sandbox_id: str) -> Path:
-        """Return the path of a sandbox's resolv.conf, which exists only if its containers have one of their own."""
+        """Return the path of a sandbox's resolv.conf.
+
+        The file exists only if the sandbox's containers do not use the machine's.
+        """
         return self.sandbox_directory(sandbox_id) / "resolv.conf"
 
     def container_directory(self, id: str) -> Path:
@@ -191,7 +194,7 @@ class Runtime:
     def begin(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` to its end even if its caller is cancelled; await it through `asyncio.shield`.
 
-        Its exception goes to the waiting caller; if nobody waits, an unexpected one is logged.
+        A waiting caller gets its exception; if nobody waits, an unexpected exception is logged.
         """
         task = asyncio.create_task(work)
         self.background.add(task)
@@ -251,7 +254,7 @@ async def _removed(directory: Path) -> bool:
 
 
 async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
-    """Run blocking, repeatable work in a thread, or in the event loop's own if no other can be started."""
+    """Run blocking, repeatable work in a thread, or in the event loop's thread if no other one can be started."""
     try:
         return await asyncio.to_thread(work, *arguments)
     except RuntimeError as error:
@@ -261,7 +264,7 @@ async def in_thread(work: Callable[..., T], *arguments: Any) -> T:
 
 
 def exhausted(error: BaseException) -> str | None:
-    """Return, in a sentence, the resource that the machine has run out of; None for other errors."""
+    """Return a sentence about the resource that the machine has run out of; None for other errors."""
     if isinstance(error, OSError) and error.errno is not None and error.errno in _LACKING:
         return f"the machine has no more {_LACKING[error.errno]}: {error}"
     if isinstance(error, MemoryError):

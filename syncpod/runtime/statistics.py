@@ -16,24 +16,24 @@ from syncpod.runtime.root.rootfs import written_to
 from syncpod.runtime.state import Container, Runtime, Sandbox
 
 _LAYER_AGE_NANOSECONDS = 10 * 10**9
-"""Maximum age of the measured size of a writable layer, which is containerd's interval of measuring all layers."""
+"""Maximum age of a writable layer's measured size. containerd measures all layers at this interval."""
 
 
 class Statistics:
-    """Measures containers and sandboxes, and keeps the last CPU reading of each, from which rates are calculated."""
+    """Measures containers and sandboxes, and keeps the last CPU reading of each, to calculate rates."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._readings: dict[str, CpuReading] = {}
         self._layers: dict[str, tuple[int, DirectoryUsage | None]] = {}
-        """By container id: the time and the result of the last measurement of its writable layer; measuring is slow."""
+        """By container id: the time and the result of the last measurement of its writable layer, which is slow."""
 
     async def container(self, container: Container) -> api_pb2.ContainerStats:
         """Measure one container."""
         return (await self.containers([container]))[0]
 
     async def containers(self, containers: Sequence[Container]) -> list[api_pb2.ContainerStats]:
-        """Measure containers, in a thread: it reads many small files."""
+        """Measure containers, in a thread, since this reads many small files."""
         self._forget_the_gone()
         return await asyncio.to_thread(lambda: [self._container(each) for each in containers])
 
@@ -83,7 +83,8 @@ class Statistics:
     def _writable_layer(self, container: Container) -> api_pb2.FilesystemUsage | None:
         """Return the size of a container's writable layer, at most ten seconds old.
 
-        None if it has none, or too many files to count. The layer is on the file system of ImageFsInfo.
+        None if the container has no such layer, or one with too many files. The layer is on the file system of
+        ImageFsInfo.
         """
         now = time.time_ns()
         timestamp, used = self._layers.get(container.id, (0, None))
@@ -174,7 +175,7 @@ def _memory(now: int, memory: Memory, pressure: Pressures | None) -> api_pb2.Mem
 
 
 def _memory_of(now: int, usage: Usage) -> api_pb2.MemoryUsage:
-    """Return memory use by /proc: resident memory in each field, since the reclaimable part is not known."""
+    """Return memory use by /proc. Each field has the resident memory, since the reclaimable part is not known."""
     resident = api_pb2.UInt64Value(value=usage.memory_bytes)
     return api_pb2.MemoryUsage(timestamp=now, working_set_bytes=resident, usage_bytes=resident, rss_bytes=resident)
 

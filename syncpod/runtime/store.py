@@ -1,4 +1,4 @@
-"""The server's files of sandboxes and containers, written so that no crash leaves one half-written.
+"""The server's files of sandboxes and containers. No crash leaves a file half-written.
 
 One directory for each sandbox and container, named by its id::
 
@@ -8,8 +8,8 @@ One directory for each sandbox and container, named by its id::
     containers/<id>/process/     made when a start begins, so it exists only if one has begun
     containers/<id>/ended        how the container ended; final
 
-A directory without a `record` is half made or half removed, and does not count: `record` is the last file to be written
-in the making, and the first to be removed.
+A directory without a `record` is half made or half removed, and does not count: `record` is written last and removed
+first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from syncpod.runtime.port import Exited
 _RECORD = "record"
 _ENDED = "ended"
 _RECENT: Final = 64
-"""Maximum number of cached records, of a few KiB each: the start of a container reads its record and its sandbox's a
-dozen times."""
+"""Maximum number of cached records, of a few KiB each. The start of a container reads the records of the container and
+its sandbox a dozen times."""
 _recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
 """The cached records, by directory. No other process writes the files: a directory belongs to one server."""
 
@@ -37,13 +37,13 @@ _recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
 def replace(path: Path, data: bytes) -> None:
     """Replace a file atomically; mode 0600. Raises OSError.
 
-    The file is not synced to disk: after a crash of the machine nothing that the record describes still runs.
+    The file is not synced to disk: after a crash of the machine, nothing runs that it could describe.
     """
     replace_file(path, data, durable=False)
 
 
 def write_record(directory: Path, facts: Mapping[str, Any], request: bytes) -> None:
-    """Write the record of a sandbox or container, which exists from here on.
+    """Write the record of a sandbox or container: from then on, the object exists.
 
     `facts` are JSON, `request` is a serialised CRI message.
     """
@@ -113,6 +113,6 @@ def unmake(directory: Path) -> None:
 
 
 def forget(directory: Path) -> None:
-    """Remove the record of a sandbox or container: from here on it does not exist, and its remains do not count."""
+    """Remove the record of a sandbox or container: its remains no longer count."""
     _recent.pop(str(directory), None)
     (directory / _RECORD).unlink(missing_ok=True)

@@ -165,7 +165,7 @@ class Cgroups:
                 hierarchy.apply(directory, resources)
         except CgroupRefused:
             for hierarchy, directory in self._directories(path):
-                with contextlib.suppress(CgroupRefused):  # As far as possible: the caller gets the first refusal.
+                with contextlib.suppress(CgroupRefused):  # undo the rest: the caller gets the first refusal
                     hierarchy.apply(directory, undoing(now, resources))
             raise
 
@@ -215,7 +215,7 @@ class Cgroups:
             cgroupfs.remove_marked(directory.parent, hierarchy.base, _MADE_BY_US)
 
     def remove_parent(self, parent: str) -> None:
-        """Remove a pod's cgroup, given its sandbox's `cgroup_parent`, and the cgroup's parents, if ours and empty.
+        """Remove a pod's cgroup, which is its sandbox's `cgroup_parent`, and its parents, if they are ours and empty.
 
         Usually the removal of the pod's last container has done this. Raises OSError.
         """

@@ -30,7 +30,7 @@ class Version1:
     version: int = 1
 
     def prepare(self, directory: Path) -> None:
-        """Make a new cgroup usable: give it its parent's cpuset, because an empty one lets no process in."""
+        """Make a new cgroup usable: copy its parent's cpuset, because an empty one lets no process in."""
         if "cpuset" not in self.controllers:
             return
         for name in ("cpuset.cpus", "cpuset.mems"):

@@ -196,7 +196,7 @@ class Unpacking:
 
     def _liken(self, made: Path | int, entry: tarfile.TarInfo) -> None:
         """Set owner, mode, attributes and time of a file, given by its path or descriptor."""
-        follow = isinstance(made, int)  # Some calls take a descriptor only in this form; a path may be a link itself.
+        follow = isinstance(made, int)  # some calls take a descriptor only so; a link is not followed
         mode = entry.mode & 0o7777
         if not (0 <= entry.uid < _NOBODY_AT_ALL and 0 <= entry.gid < _NOBODY_AT_ALL):
             raise EntryInvalid(f"{entry.name}: belongs to {entry.uid}:{entry.gid}, which is not a valid user and group")

@@ -25,7 +25,7 @@ def bit(name: str) -> int:
 
 
 def kept(own: int, added: tuple[str, ...], dropped: tuple[str, ...]) -> int:
-    """Return the remaining bits of `own`: first a dropped `ALL` is applied, then `added`, then the rest of `dropped`.
+    """Return the bits of `own` that remain after a dropped `ALL`, then `added`, then the rest of `dropped`.
 
     The order is containerd's (oci.WithAddedCapabilities after a dropped ALL). The result never exceeds `own`: a runtime
     cannot give a capability that it lacks.

@@ -224,7 +224,7 @@ class Attached:
         self._send(Word.STDIN)
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Yield the container's output until it ends, or until we detach or are detached for reading too slowly."""
+        """Yield the container's output until it ends, we detach, or the supervisor detaches us as too slow."""
         loop = asyncio.get_running_loop()
         while True:
             try:

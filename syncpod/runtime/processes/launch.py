@@ -100,7 +100,7 @@ def _is_pause(spec: ProcessSpec) -> bool:
 
 
 def _pause() -> NoReturn:
-    """Act as Kubernetes' pause (build/pause/linux/pause.c): close the descriptors that exec would, and await a signal.
+    """Act as Kubernetes' pause (build/pause/linux/pause.c): close all but the standard streams, and await a signal.
 
     Since it is built in, it needs neither a registry nor a program of the host.
     """
@@ -156,7 +156,7 @@ def _take_stdio(spec: ProcessSpec, stdio: Stdio, *, terminal: bool) -> None:
     for number, descriptor in enumerate(moved):
         is_device = stat.S_ISCHR(os.fstat(descriptor).st_mode)
         if others and spec.user is not None and (terminal or not is_device):
-            with contextlib.suppress(PermissionError):  # Not root: changing the user will fail with a better message.
+            with contextlib.suppress(PermissionError):  # without root, changing the user fails with a better message
                 os.fchown(descriptor, spec.user.uid, -1)  # Otherwise the program could not open /dev/stdout.
         os.dup2(descriptor, number)
         os.close(descriptor)

@@ -78,7 +78,7 @@ class Links:
             entry.rmdir()
 
     def _link_above(self, path: str) -> str | None:
-        """Return a parent of the path that is a link of ours, and may vanish with its container; None if none is."""
+        """Return a parent of the path that is a link of ours, so that it may vanish with its container; else None."""
         above = path
         while (above := os.path.dirname(above)) not in ("/", ""):  # noqa: PTH120
             if (self._entry(above) / "link").exists():

@@ -124,7 +124,7 @@ class Supervisor:
         signal.set_wakeup_fd(wake_writing, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self._kill_all())
-        self._ending = reserve_ending(self._directory)  # Before everything that may fail: a failure is recorded too.
+        self._ending = reserve_ending(self._directory)  # first, so that a failure can be recorded
         try:
             self._log = CriLog(self._spec.log_path)
         except OSError as error:

@@ -2,11 +2,11 @@
 
 Each entry of the host's `/` appears in the new root. Symbolic links are recreated; `/tmp` and `/run` are new and empty;
 files are copied. A directory, and each directory mounted beneath it, gets an overlay whose writes stay in the
-container's own directory. If a directory holds the runtime's own state, that state is first hidden, because an upper
-layer must not be inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a user
-namespace, it is recreated and its entries are shown in the same way. A directory without mounts that cannot be a lower
-layer is shared with the host. A directory that this user may not read, such as another user's FUSE mount, is shared
-too: a container may not read it either. So no single directory of the host keeps a container from starting.
+container's own directory. The runtime's own state in a directory is first hidden, because an upper layer must not be
+inside its lower one. If a directory with mounts beneath it cannot be a lower layer, as in a user namespace, it is
+recreated and its entries are shown in the same way. A directory without mounts that cannot be a lower layer is shared
+with the host. A directory that this user may not read, such as another user's FUSE mount, is shared too, since a
+container may not read it either. So no single directory of the host keeps a container from starting.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ _COPIES = 256
 def compose_from_host(root: RootLayers, directory: Path, hostname: str) -> None:
     """Show the host's top-level entries in the new root, which becomes a mount.
 
-    With `hostname`, `/etc/hostname` is a file with that name in it, kept in the container's `directory`. Raises
-    OSError.
+    With `hostname`, `/etc/hostname` is a file with that name, and lies in the container's `directory`. Raises OSError.
     """
     _HostRoot(root).compose()
     if hostname:
@@ -48,7 +47,7 @@ class _HostRoot:
         libc.bind_recursively(str(self._root.path), str(self._root.path))
         with os.scandir("/") as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # It has gone meanwhile.
+                with contextlib.suppress(FileNotFoundError):  # the entry has gone meanwhile
                     self._show(entry)
         for name, mode in _FRESH.items():
             made = self._root.path / name
@@ -74,7 +73,7 @@ class _HostRoot:
             self._show_directory(entry.path, target)
 
     def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Copy a small file; a larger or special file, such as a socket, is the host's own, mounted read-only."""
+        """Copy a small file; mount a larger or special file of the host's, such as a socket, read-only."""
         with contextlib.suppress(OSError):
             if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
                 shutil.copyfile(entry.path, target)
@@ -88,7 +87,7 @@ class _HostRoot:
             libc.make_read_only(str(target), recursive=False)
 
     def _show_directory(self, path: str, target: Path) -> None:
-        """Show a directory of the host's, and the mounts beneath it, under a private layer if possible."""
+        """Show a directory of the host's, and the mounts beneath it; under a private layer if possible."""
         points = self._mounted_beneath(path)
         # An upper layer must not be inside its own lower one.
         holds_state = is_beneath(self._root.hidden, path) and not any(
@@ -140,7 +139,7 @@ class _HostRoot:
 
 
 def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
-    """Make `/etc/hostname` contain `hostname`, if `/etc` is private or has the file."""
+    """Make `/etc/hostname` contain `hostname`, if `/etc` is private or has this file."""
     place = root.path / HOSTNAME
     own = directory / "hostname"
     own.write_text(f"{hostname}\n")
@@ -156,7 +155,7 @@ def _write_hostname(root: RootLayers, directory: Path, hostname: str) -> None:
 
 
 def _keep_resolver(root: RootLayers) -> None:
-    """Keep the host's name resolution if `/etc/resolv.conf` leads into `/run`, which is new."""
+    """Keep the host's name resolution if `/etc/resolv.conf` is a link into `/run`, which is new and empty."""
     real = os.path.realpath("/etc/resolv.conf")
     if real.startswith("/run/") and Path(real).is_file():
         place = root.path / real[1:]

@@ -1,6 +1,6 @@
 """A root with an image's files under one private layer, and the host's kernel directories and devices.
 
-Files that are never in an image are added: the host name, and the host's name resolution.
+Two things that are never in an image are added: the host name, and the host's name resolution.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def compose_from_image(root: RootLayers, image: str) -> None:
     root.begin()
     if not root.lay(image, root.path, Path(image).stat()):
         raise StartFailed("no private layer can be laid over the image's files, since overlayfs refuses one here")
-    root.overlays.clear()  # The root is not an entry of itself.
+    root.overlays.clear()  # the root is not one of its own entries
     for name in (*KERNEL, "dev"):
         place = root.path / name
-        if place.is_symlink() or not place.is_dir():  # Until this is the root, a link would lead out of it.
+        if place.is_symlink() or not place.is_dir():  # a link would lead out, since this is not the root yet
             place.unlink(missing_ok=True)
             place.mkdir(mode=0o755)
     for name in KERNEL:
         root.share(f"/{name}", root.path / name)
-    # An image's own files there are hidden, as by runc's tmpfs.
+    # The tmpfs hides an image's own files there, as in runc.
     libc.mount("tmpfs", str(root.path / "dev"), "tmpfs", 0, "mode=755")
     root.show_devices(root.path / "dev")
 
@@ -42,7 +42,7 @@ def compose_from_image(root: RootLayers, image: str) -> None:
 def own_files(directory: Path, mounts: tuple[Mount, ...], hostname: str, *, read_only: bool) -> tuple[Mount, ...]:
     """Write the host name and the host's name resolution into the container's directory, and return their mounts.
 
-    A file for which the container has a mount of its own is left out. The files are copies, as in containerd
+    A file is left out if the container has its own mount at that path. The files are copies, as in containerd
     (sandbox_run_linux.go, setupSandboxFiles).
     """
     taken = {os.path.normpath(mount.container_path) for mount in mounts}

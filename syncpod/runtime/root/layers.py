@@ -18,7 +18,7 @@ LAYERS = "layers"
 """The overlays' upper and work directories, under the container's directory."""
 ROOT = "rootfs"
 KERNEL = ("proc", "sys")
-"""The kernel's top-level directories; in every root they are the host's."""
+"""The kernel's top-level directories, which every root has from the host."""
 _HOST_DEVICES = ".machine"
 _CONSOLE = "console"
 _USUAL_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -33,9 +33,9 @@ class RootLayers:
         self.path = directory / ROOT
         self.mount_points = tuple(mount.mount_point for mount in read_mounts())
         self.hidden = os.path.realpath(directory.parents[1])
-        """The directory of all containers, which is hidden because this root is in it."""
+        """The directory of all containers. It is hidden, because this root is in it."""
         self.shared: list[str] = []
-        """Entries that are the host's own, in which nothing may be made."""
+        """Entries of the host itself, in which nothing may be made."""
         self.overlays: list[str] = []
         """Entries under a private layer, and private files."""
         self._layers = directory / LAYERS
@@ -57,7 +57,7 @@ class RootLayers:
     def lay(self, lower: str, target: Path, like: os.stat_result, *, without_state: bool = False) -> bool:
         """Put a private layer over a directory; False if that is impossible.
 
-        With `without_state` the containers' own state in it is hidden.
+        `without_state` hides the containers' own state in the directory.
         """
         layer = self._layers / f"{len(self.overlays)}-{target.name}"
         upper, work = layer / "upper", layer / "work"
@@ -68,7 +68,7 @@ class RootLayers:
         with contextlib.suppress(OSError):
             shown = self._without_state(lower, layer) if without_state else lower
             options += f",lowerdir={_escaped(shown)}" + self._attributes
-            # Volatile: nothing in it needs to survive a crash of the machine, so nothing is synced.
+            # The overlay is volatile, so nothing is synced: nothing in it needs to survive a crash of the machine.
             for more in (",volatile", ""):
                 with contextlib.suppress(OSError):
                     libc.mount("overlay", str(target), "overlay", 0, options + more)
@@ -79,7 +79,8 @@ class RootLayers:
     def _without_state(self, path: str, layer: Path) -> str:
         """Mount a view of a directory of the host's without the containers' state; return its path. Raises OSError.
 
-        The view is an overlay with a single whiteout, so the private layer over it is not inside its lower layer.
+        The view is an overlay with a single whiteout. So the private layer over the view is not inside its own lower
+        layer.
         """
         mask, shown = layer / "mask", layer / "shown"
         mask.mkdir(exist_ok=True)
@@ -88,18 +89,18 @@ class RootLayers:
         hidden = Path(self.hidden).relative_to(path)
         (mask / hidden.parent).mkdir(parents=True, exist_ok=True)
         os.mknod(mask / hidden, stat.S_IFCHR)
-        for above in hidden.parents:  # From the bottom up, because the host's permissions may close a directory to us.
+        for above in hidden.parents:  # from the bottom up, because the host's permissions may close a directory to us
             liken(mask / above, (path / above).stat())
         options = f"lowerdir={_escaped(mask)}:{_escaped(path)}{self._attributes}"
         libc.mount("overlay", str(shown), "overlay", libc.MS_RDONLY, options)
         return str(shown)
 
     def show_devices(self, target: Path) -> None:
-        """Show the host's devices in our own directory, since a mount point made in `/dev` would appear on the host.
+        """Show the host's devices in a directory of ours, since new mount points in `/dev` would appear on the host.
 
-        In a user namespace a device works only through a mount from outside. There the usual devices are bind mounts.
-        The others are links into the host's `/dev`, which is mounted read-only in a subdirectory. One of them is ptmx,
-        which looks for `pts` beside itself.
+        In a user namespace, a device works only through a mount from outside. So the usual devices are bind mounts, and
+        the others are links into the host's `/dev`, which is mounted read-only in a subdirectory. One of the links is
+        ptmx, which needs `pts` in the same directory.
         """
         target.mkdir(mode=0o755, exist_ok=True)
         linked = self._user_namespace or not self.lay("/dev", target, Path("/dev").stat())
@@ -107,7 +108,7 @@ class RootLayers:
             beneath = target / _HOST_DEVICES
             beneath.mkdir()
             libc.bind_recursively("/dev", str(beneath))
-            with contextlib.suppress(OSError):  # Before Linux 5.12 only file modes protect it.
+            with contextlib.suppress(OSError):  # before Linux 5.12, only file modes protect the directory
                 libc.make_read_only(str(beneath), recursive=True)
         with os.scandir("/dev") as entries:
             for entry in entries:
@@ -136,13 +137,13 @@ class RootLayers:
 
 
 def is_beneath(path: str, directory: str) -> bool:
-    """Return whether a path lies in a directory, by their names alone."""
+    """Return whether a path lies in a directory. Only the names are compared."""
     return path.startswith(f"{directory}/")
 
 
 def liken(path: Path, like: os.stat_result) -> None:
     """Copy the owner and mode of another file or directory."""
-    with contextlib.suppress(OSError):  # Without root everything is ours, and so is every process that sees it.
+    with contextlib.suppress(OSError):  # without root, all files and all processes in the root are ours
         os.chown(path, like.st_uid, like.st_gid)
     path.chmod(stat.S_IMODE(like.st_mode))
 

@@ -15,7 +15,7 @@ _REPLACEABLE = frozenset(
     f"/proc/{name}"
     for name in ("cpuinfo", "diskstats", "loadavg", "meminfo", "net/dev", "slabinfo", "stat", "swaps", "uptime")
 )
-"""Files of /proc that runc allows mounts over, for LXCFS."""
+"""Files of /proc over which runc allows mounts, for LXCFS."""
 
 
 class RootMounts:
@@ -29,7 +29,7 @@ class RootMounts:
         """The paths of the container's mounts."""
 
     def add(self, mount: Mount, source: int) -> None:
-        """Mount the open `source`; its mount point is made in the private layer, or inside another volume."""
+        """Mount the open `source`; its mount point is made in a private layer, or inside another volume."""
         target = os.path.normpath(mount.container_path)
         if not target.startswith("/") or target.lstrip("/") == "":
             raise StartFailed(f'mount {mount.container_path}: must be an absolute path other than "/"')

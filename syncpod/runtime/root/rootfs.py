@@ -1,4 +1,4 @@
-"""A private root directory, made from the host's or an image's files; only writes to mounts leave it.
+"""A private root directory, made from the host's or an image's files. Only writes to mounts have an effect outside.
 
 First the root is assembled (`host_root.py`, `image_root.py`, with `layers.py`), then it becomes the process's root, and
 the container's mounts are made over it (`mounts.py`). All this happens in a mount namespace that ends with the
@@ -30,8 +30,8 @@ def enter(
 ) -> None:
     """Move this single-threaded process into its own namespaces and root, made under `directory`.
 
-    The root has the files in `image`, or the host's if that is empty. The working directory `cwd` is made if missing,
-    as in runc. Raises StartFailed for a mount that cannot be made, OSError for other failures.
+    The root has the files in `image`, or the host's if `image` is empty. The working directory `cwd` is made if
+    missing, as in runc. Raises StartFailed for a mount that cannot be made, OSError for other failures.
     """
     uid, gid = os.geteuid(), os.getegid()
     libc.unshare(
@@ -54,8 +54,8 @@ def enter(
     old = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
     os.chdir(root.path)
     libc.pivot_root()
-    # The old root is now mounted over the new one, invisible to absolute paths; the mounts' sources are still in this
-    # namespace.
+    # The old root is now mounted over the new one, and absolute paths do not reach it; but the mounts' sources are
+    # still in this namespace.
     laid = RootMounts(root)
     if read_only:
         laid.freeze_shared()
@@ -72,9 +72,10 @@ def enter(
 
 
 def written_to(directory: Path) -> tuple[Path, ...]:
-    """Return the directories that receive a container's writes to its own root; none if it has no root of its own.
+    """Return the directories that receive a container's writes to its own root; none if it has none.
 
-    These are paths outside its mount namespace, where the root has only the entries that were made in it, such as /tmp.
+    The paths are for processes outside its mount namespace. There the root directory only has entries that were made in
+    it, such as /tmp.
     """
     return tuple(path for path in (directory / ROOT, *(directory / LAYERS).glob("*/upper")) if path.is_dir())
 

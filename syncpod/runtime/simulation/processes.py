@@ -34,12 +34,12 @@ from syncpod.runtime.simulation.timers import Timer, Timers
 
 _RECORD: Final = "simulated.json"
 _LINE_BYTES: Final = 16 * 1024
-"""The longest part of a line in a log, as in containerd."""
+"""Maximum bytes of a part of a line in a log, as in containerd."""
 _HARMLESS: Final = frozenset(
     {0, signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH}
     | {signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 )
-"""Signals that do not end a process by default."""
+"""Signals that by default do not end a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Simulated:
         if record.end is not None and record.end.at <= now:
             return _exited(record)
         if record.restarts_runtime_at is not None and record.restarts_runtime_at <= now:
-            # The runtime was down at that moment and has just started, which counts as the restart.
+            # At that moment the runtime was down. It has just started, which counts as the restart.
             record = replace(record, restarts_runtime_at=None)
         return self._run(record, directory)
 
@@ -148,7 +148,7 @@ class Simulated:
 
 
 class SimulatedProcess:
-    """One simulated process; `Process` of :mod:`.port`. Small: there are many thousands."""
+    """One simulated process (`Process` of :mod:`.port`). It is small, since there are many thousands."""
 
     __slots__ = ("_clock", "_directory", "_exited", "_record", "_timer", "_timers", "_waiting")
 
@@ -190,7 +190,7 @@ class SimulatedProcess:
         return self._exited
 
     def signal(self, number: int) -> None:
-        """End the process as its script says, unless the script or the signal's default ignores it. See Process."""
+        """End the process by its script, unless the script or the signal's default ignores the signal. See Process."""
         if number == signal.SIGKILL:
             self.kill()
         elif number not in _HARMLESS and not self._script.ignores_signals:
@@ -203,7 +203,7 @@ class SimulatedProcess:
         self._bring_end(_End(self._clock(), 128 + signal.SIGKILL, "Error"))
 
     async def reopen_log(self) -> None:
-        """Make a file at the log's path again; all lines were written at the start. See Process."""
+        """Make an empty file at the log's path: all lines were written at the start. See Process."""
         if self._record.log_path:
             _write_log(self._record.log_path, (), self._clock())
 
@@ -222,7 +222,7 @@ class SimulatedProcess:
         return SimulatedAttachment(self, detaches=not self._record.input_ends)
 
     def usage(self) -> Usage | None:
-        """Return the usage in its script, with the CPU time since it started. See Process."""
+        """Return the usage in the process's script, with the CPU time since its start. See Process."""
         if self._exited is not None:
             return None
         elapsed = max(0, self._clock() - self.started_at)
@@ -233,7 +233,7 @@ class SimulatedProcess:
         return read_container(self._record.name, self._record.script)
 
     def _bring_end(self, end: _End) -> None:
-        """Set the process's end to `end`, unless it ends earlier or at the same time."""
+        """Set the process's end to `end`, unless the process ends before or at that time."""
         planned = self._record.end
         if self._exited is not None or (planned is not None and planned.at <= end.at):
             return
@@ -253,7 +253,7 @@ class SimulatedProcess:
 
 
 class SimulatedCommand:
-    """A command run in a simulated container: the script's answer; `Streams` of :mod:`.port`."""
+    """A command in a simulated container (`Streams` of :mod:`.port`). It only gives the script's answer."""
 
     def __init__(self, answer: ExecScript, *, merged: bool) -> None:
         """Give the script's `answer`; with `merged`, all output is STDOUT."""
@@ -291,10 +291,10 @@ class SimulatedCommand:
 
 
 class SimulatedAttachment:
-    """The streams of a simulated container's own process, which are silent; `Streams` of :mod:`.port`."""
+    """The silent streams of a simulated container's own process (`Streams` of :mod:`.port`)."""
 
     def __init__(self, process: SimulatedProcess, *, detaches: bool) -> None:
-        """End with the process, or with the input if that `detaches`."""
+        """End with the process, or also with the input if that `detaches`."""
         self._process = process
         self._detaches = detaches
         self._detached = asyncio.Event()
@@ -303,7 +303,7 @@ class SimulatedAttachment:
         """Discard the input."""
 
     def end_input(self) -> None:
-        """Detach, if the end of input does that."""
+        """Detach, if the end of the input does so."""
         if self._detaches:
             self._detached.set()
 

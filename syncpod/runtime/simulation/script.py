@@ -1,4 +1,4 @@
-"""Scripts of simulated pods: reading and validating their annotations. Pure; decides nothing.
+"""Scripts of simulated pods: reads and validates their annotations. Pure; decides nothing.
 
 ``simulate.syncpod.dev/<container>`` scripts a container, ``simulate.syncpod.dev/pod`` the sandbox: a JSON object each.
 The kubelet and the engine pass all annotations of a pod to its sandbox, so scripts are written in the pod's
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 PREFIX: Final = "simulate.syncpod.dev/"
 POD: Final = "pod"
-"""The name under which the sandbox is scripted. A container of this name cannot have a script of its own."""
+"""The name of a sandbox's script. A container with this name cannot have its own script."""
 
 CONTAINER_CALLS: Final = (
     "CreateContainer",
@@ -76,7 +76,7 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """A call fails, with a certain rate, before it has any effect."""
+    """A part of the calls, by a rate, fail before they have any effect."""
 
     rate: float
     """0 = never, 1 = always."""
@@ -94,7 +94,7 @@ class CallScript:
     hang: Mapping[str, Hang]
     failure_rates: Mapping[str, FailureRate]
     restart_runtime: Mapping[str, int]
-    """For calls that crash the runtime, which then restarts: the number of first calls that do so."""
+    """The number of first calls that crash the runtime, which then restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class ContainerScript:
     run_time: int | None = None
     """The time until the container ends by itself; None = it runs until it is stopped."""
     exit_codes: tuple[int | None, ...] = (0,)
-    """The exit code of its own end, by attempt; the last entry is for all later attempts. None = it runs until stopped.
-    """
+    """Exit codes of the container's end by itself, by attempt; the last one is for all later attempts. None = no such
+    end."""
     oom_killed: bool = False
     """Its end by itself is an OOM kill."""
     ignores_signals: bool = False
@@ -129,7 +129,8 @@ class ContainerScript:
     stop_delay: int = 0
     """The time for which the container runs on after a signal that ends it."""
     stop_exit_code: int | None = None
-    """Its exit code after a signal; None = it does not handle signals, so the code is 128 + the signal's number."""
+    """Its exit code after a signal; None = the container does not handle signals, so the code is 128 + the signal's
+    number."""
     log: tuple[str, ...] = ()
     """Lines that it writes to standard output as it starts."""
     memory: int = 0
@@ -155,7 +156,7 @@ class PodScript:
 def check_scripts(annotations: Mapping[str, str]) -> None:
     """Read all scripts among a sandbox's annotations. Raises ScriptInvalid for the first invalid one.
 
-    Whether a container of that name exists is not checked: a runtime gets its containers one by one.
+    A script's container may be missing: a runtime gets its containers one by one.
     """
     for key, text in sorted(annotations.items()):
         if key.startswith(PREFIX):
@@ -397,8 +398,7 @@ def _exec(it: _Object) -> ExecScript:
     )
 
 
-# --- the faults of calls
-# -----------------------------------------------------------------------------------------------
+# --- the faults of calls ----------------------------------------------------------------------------------------------
 
 
 def _calls(it: _Object, calls: tuple[str, ...]) -> CallScript:
@@ -414,7 +414,7 @@ def _calls(it: _Object, calls: tuple[str, ...]) -> CallScript:
 
 
 def _by_call(it: _Object, field: str, calls: tuple[str, ...]) -> list[tuple[str, _Object, object]]:
-    """Return each call that the field names, its path, and its settings; None in a mere list of calls."""
+    """Return each call in the field, its path, and its settings, which are None in a mere list of calls."""
     said = it.values.get(field, {})
     if isinstance(said, list) and field != "failureRates":
         said = {call if isinstance(call, str) else repr(call): None for call in said}

@@ -45,7 +45,7 @@ class Timers:
         self._armed_for = 0
 
     def at(self, when: int, callback: Callable[[], None]) -> Timer:
-        """Call `callback` once `when` has passed, from the event loop and never from within this call."""
+        """Call `callback` from the event loop once `when` has passed, and never from within this call."""
         timer = Timer(when, next(self._orders), callback)
         heapq.heappush(self._heap, timer)
         self._arm()

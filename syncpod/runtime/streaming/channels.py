@@ -1,7 +1,7 @@
 """Numbered channels in a WebSocket's messages: `channel.k8s.io` and its later versions.
 
-Every message begins with its channel: a byte, or in the base64 variants a digit before text. In version 5 a message
-`255, channel` means that the client sends nothing more on that channel; earlier versions cannot end input.
+Every message begins with its channel: a byte, or a digit in the base64 variants, whose messages are text. In version 5
+a message `255, channel` means that the client sends nothing more on that channel; earlier versions cannot end input.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ class Channels:
         self._dialect = dialect
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Send on a channel; wait while the client does not read. Raises ConnectionError once it has disconnected."""
+        """Send on a channel; wait while the client does not read.
+
+        Raises ConnectionError once the client has disconnected.
+        """
         if self._dialect.base64:
             await self._websocket.send(str(channel).encode() + base64.b64encode(data), text=True)
         else:
@@ -159,7 +162,7 @@ async def serve_over_channels(command: RemoteCommand, websocket: WebSocket, dial
 async def part(websocket: WebSocket, reading: asyncio.Task[None]) -> None:
     """Close a WebSocket once its client has read everything, and wait a little for the client's own close.
 
-    That close ends `reading`.
+    The client's close ends `reading`.
     """
     closing = asyncio.create_task(websocket.say_goodbye())
     try:

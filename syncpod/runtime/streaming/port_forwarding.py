@@ -20,7 +20,7 @@ from syncpod.streaming.spdy import CHUNK, SpdyStream
 logger = logging.getLogger(__name__)
 
 Connect = Callable[[int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""Opens a connection to a port; raises OSError."""
+"""Opens a connection to a port. Raises OSError."""
 
 SPDY_PROTOCOLS: Final = ("portforward.k8s.io",)
 TUNNEL_PREFIX: Final = "SPDY/3.1+"
@@ -55,7 +55,7 @@ class ForwardedStream(Protocol):
 
 
 async def forward(connect: Connect, port: int, stream: ForwardedStream) -> str:
-    """Connect to a port and pass bytes both ways until both sides have ended; return why connecting failed, or "".
+    """Connect to a port and pass bytes both ways until both sides have ended; return why connecting failed, else "".
 
     Either side may end first; its end is passed on to the other side, which may still send. A broken connection is
     aborted and not reported as a failure, because the client would then give up all its connections.
@@ -120,7 +120,7 @@ class _Pairs:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def accept(self, stream: SpdyStream) -> bool:
-        """Accept a stream of the client if it is half of a connection; the first half starts the work."""
+        """Accept a stream of the client if it is half of a connection; the first half starts the forwarding."""
         kind, port = stream.headers.get("streamtype", ""), _port(stream.headers.get("port", ""))
         if kind not in ("data", "error") or port is None:
             return False
@@ -226,8 +226,8 @@ class _ChannelStream:
 async def forward_over_channels(connect: Connect, ports: Sequence[int], websocket: WebSocket, dialect: Dialect) -> None:
     """Forward one connection for each port: data on channel 2 n, errors on 2 n + 1, each beginning with the port.
 
-    Ends once all connections have ended, or the client has disconnected. Raises ConnectionError if it had disconnected
-    before.
+    Ends once all connections have ended, or the client has disconnected. Raises ConnectionError if the client had
+    disconnected before.
     """
     channels = Channels(websocket, dialect)
     streams = [_ChannelStream(channels, 2 * number) for number in range(len(ports))]

@@ -32,7 +32,7 @@ class RemoteCommand:
     stdout: bool
     stderr: bool
     attach: bool
-    """An attachment to the container's main process, whose exit code is not a failure of the call."""
+    """True for an attachment to the container's main process, whose exit code is no failure of the call."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ async def serve(command: RemoteCommand, client: Client) -> None:
     """Run the command for the client, or attach, until either has ended.
 
     If the client disconnects first, an executed command is killed and a container runs on (see `Streams.close`). A
-    connected client always gets an outcome: a SPDY client treats an end without one as success.
+    connected client always gets an outcome, since a SPDY client treats an end without one as success.
     """
     try:
         outcome = await _outcome(command, client)

@@ -3,8 +3,8 @@
 One TCP port serves both protocols of Kubernetes' clients, WebSocket and SPDY/3.1. The server of the `websockets`
 library refuses POST, so connections are accepted here, and requests are read within limits.
 
-A client needs a URL's token, which only the CRI socket gives out. A web page that guessed a token would be refused
-because of its Origin or Host header.
+A client needs the token in a URL, and gets it only over the CRI socket. A web page that has guessed a token is refused
+by its Origin or Host header.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class StreamingServer:
     """Gives out URLs, each valid for one connection within a minute, and serves them."""
 
     def __init__(self, peer_of: PeerOf = find_peer) -> None:
-        """Identify the user at the other end of a connection by `peer_of`."""
-        # The runtime's own user may have a hundred terminals. Idle connections of other users must not use up the
-        # runtime's descriptors.
+        """Use `peer_of` to identify the user at the other end of a connection."""
+        # Only other users are limited, whose idle connections could use up the runtime's descriptors. The runtime's own
+        # user may have a hundred terminals.
         self._callers = Callers(peer_of, bounds_owner=False)
         self._tickets: Tickets[tuple[str, RemoteCommand | PortForward]] = Tickets()
         self._connections: set[asyncio.Task[None]] = set()

@@ -24,7 +24,7 @@ class Version:
     structured_status: bool = False
     """The status is JSON, and is sent on success too."""
     resizes: bool = False
-    """A client with a terminal opens a stream for its sizes."""
+    """True if a client with a terminal opens a stream for the terminal's sizes."""
 
 
 VERSIONS: Final = {
@@ -114,8 +114,8 @@ class SpdyClient:
     async def finish(self, outcome: Outcome) -> None:
         """Send the command's outcome, and end all streams. Raises ConnectionError once the client has disconnected.
 
-        The status is sent before the ends of streams, and the client closes the connection: its library may drop
-        undelivered data if we close it first.
+        The status is sent before the ends of the streams. The client closes the connection: if we did, its library
+        might drop undelivered data.
         """
         said = outcome.status() if self._version.structured_status else outcome.text()
         error = self._streams.get("error")

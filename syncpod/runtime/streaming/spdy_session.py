@@ -18,7 +18,7 @@ class ServerSession(SpdySession):
     """Accepts the streams that a client opens."""
 
     def __init__(self, wire: Wire, accept: Callable[[SpdyStream], bool]) -> None:
-        """`accept` is called with each stream that the client opens, and returns False to refuse the stream."""
+        """`accept` is called with each stream that the client opens; it returns False to refuse the stream."""
         super().__init__(wire)
         self._client = wire
         self._accept = accept

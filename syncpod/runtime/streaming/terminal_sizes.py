@@ -9,11 +9,11 @@ from typing import Final
 _LONGEST: Final = 256
 """Maximum bytes of one size; a normal size has 30."""
 _MOST: Final = 64 * 1024
-"""Maximum bytes that may arrive at once: a message of 32 MiB would have a million sizes."""
+"""Maximum bytes that may arrive at once, since a message of 32 MiB could have a million sizes."""
 
 
 class TerminalSizes:
-    """Reads `{"Width": 80, "Height": 24}`, one JSON object after the other; only the newest counts.
+    """Reads sizes, one JSON object `{"Width": 80, "Height": 24}` after the other. Only the newest counts.
 
     As in the kubelet, an invalid size ends only the reading of sizes.
     """

@@ -41,7 +41,8 @@ class WebSocket:
                 pass
             case _:
                 raise Refused(HTTPStatus.BAD_REQUEST, "the request is not a WebSocket handshake")
-        # Already chosen: the library refuses a name with a slash, such as SPDY/3.1+portforward.k8s.io.
+        # The protocol has been chosen already: the library refuses a name with a slash, such as
+        # SPDY/3.1+portforward.k8s.io.
         with contextlib.suppress(KeyError):
             del request.headers["Sec-WebSocket-Protocol"]
         response = protocol.accept(request)
@@ -80,8 +81,8 @@ class WebSocket:
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected.
 
-        If not, send a pong: the client considers us dead after a minute without one, and its pings are not read
-        meanwhile.
+        Without space, send a pong: the client considers us dead after a minute without one, and we do not read its
+        pings meanwhile.
         """
         if await self._socket.space(pipe, seconds):
             return True
@@ -116,7 +117,7 @@ class WebSocket:
         await self._socket.flush()
 
     async def say_goodbye(self) -> None:
-        """Send a close frame, unless one was sent, and wait until it is out; the client's answer ends `messages`."""
+        """Send a close frame, unless one was sent, and wait until it is sent; the client's answer ends `messages`."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1000)
             with contextlib.suppress(ConnectionError):

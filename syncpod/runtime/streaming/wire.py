@@ -15,13 +15,13 @@ CLOSING_SECONDS: Final = 2.0
 
 
 class Waiting(Protocol):
-    """A connection that can be watched while waiting for a pipe."""
+    """A connection whose end can be noticed while waiting for a pipe."""
 
     async def space(self, pipe: Pipe, seconds: float) -> bool:
         """Return whether a pipe has space within `seconds`. Raises ConnectionError if the client has disconnected.
 
         While a pipe is full, nothing is read from the connection, and the end of the client's data is queued behind
-        unread data. So only a write reveals that the client has disconnected, and implementations send a few bytes that
+        unread data. So only a write reveals that the client has disconnected: implementations send a few bytes that
         their protocol ignores.
         """
 
@@ -33,7 +33,7 @@ class Wire(Waiting, spdy.Wire, Protocol):
         """Send a few bytes without waiting. Raises ConnectionError once the client has disconnected."""
 
     async def flush(self) -> None:
-        """Wait until the kernel has all sent data, however long the client does not read.
+        """Wait until the kernel has taken all data, even if the client does not read for long.
 
         Then the connection can be closed without losing data. Raises ConnectionError once the client has disconnected.
         """
@@ -88,7 +88,7 @@ class Socket:
         return True
 
     async def hear_out(self) -> None:
-        """End our side, and discard data that still arrives: otherwise a reset could lose data that was sent."""
+        """End our side, and discard data that still arrives, since a reset could lose data that we have sent."""
         with contextlib.suppress(TimeoutError, OSError):
             self._writer.write_eof()
             async with asyncio.timeout(CLOSING_SECONDS):
