@@ -50,7 +50,7 @@ def failed_start(message: str) -> FailedStart:
 
 
 def with_meaning(message: str, short: str) -> str:
-    """Return `short`, the cut `message` of a `StartError`, if it keeps the meaning; else a phrase with that meaning."""
+    """Return `short`, a cut `message`, if it keeps the meaning of the `StartError`; else a phrase with that meaning."""
     meaning = failed_start(message)
     return short if failed_start(short) == meaning else _SIGNS[meaning]
 

@@ -41,7 +41,7 @@ thousand of them each second."""
 
 
 def clipped(text: str) -> str:
-    """Return a message of a pod cut to :data:`LONGEST_TEXT` and :data:`LONGEST_TEXT_BYTES`, as its events have it."""
+    """Cut a pod's message, for its events, to :data:`LONGEST_TEXT` and :data:`LONGEST_TEXT_BYTES`."""
     return shortened(text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…", LONGEST_TEXT_BYTES)
 
 

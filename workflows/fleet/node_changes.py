@@ -322,7 +322,8 @@ def taken(state: FleetNodeState, answer: IntentTaken, now: datetime) -> None:
     state.taken = max(state.taken, answer.generation)
     state.sent = ()
     refused = {key: clipped(why) for key, why in answer.refused.items() if key in state.placed}
-    # Replay: sorted, since a set's order differs from process to process, and owners are signalled in this order.
+    # Replay: the keys are sorted, since a set's order differs from process to process, and owners are signalled in this
+    # order.
     for key in sorted(refused.keys() ^ state.refused.keys()):
         state.note(key)
     for key in sorted(refused.keys() - state.refused.keys()):
@@ -380,7 +381,7 @@ def attended(state: FleetNodeState, answer: Attended, now: datetime) -> None:
     gone = {each.key for each in answer.gone}
     if answer.present is not None:
         gone |= (state.pods | answered).keys() - unchanged(answer)
-    # Replay: sorted, for the same reason as in `taken`.
+    # Replay: the keys are sorted, for the same reason as in `taken`.
     for key in [*sorted(gone), *(key for key, report in answered.items() if state.pods.get(key) != report)]:
         state.note(key)
     state.pods = {key: report for key, report in (state.pods | answered).items() if key not in gone}

@@ -167,7 +167,7 @@ class WorkloadWorkflow:
     # --- signals, updates, queries ------------------------------------------------------------------------------------
 
     def receive(self, signal: SignalSpec[Any], args: Sequence[Any]) -> None:
-        """Collect a signal; never awaits or raises. A copy of a node's message is refused, by the message's number."""
+        """Collect a signal; never awaits or raises. A copy of a node's message is known by its number, and refused."""
         signed = [each for each in args if isinstance(each, Received)]
         if signal.copies is Copies.JUDGED and not all(workload_news.is_news(self.state, each) for each in signed):
             purpose = f"signal/{signal.name}"

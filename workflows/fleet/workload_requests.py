@@ -71,7 +71,7 @@ class _Seen:
     def is_outdated(self) -> bool:
         """Whether these reports show that another survey would find more.
 
-        Replay: never for a survey of an earlier version.
+        Replay: it is always False for a survey of an earlier version.
         """
         reports = self.reports if self.found.unseen is not None else ()
         return any(workload_news.is_outdated(self.found.nodes, news) for news in reports)
@@ -86,7 +86,7 @@ class WorkloadRequests:
         self.nodes: tuple[NodeOffer, ...] | None = None
         """The nodes of this run's newest survey, updated by their later reports; None = there was none yet."""
         self.failed: frozenset[str] | None = None
-        """The nodes that this survey could not read. Replay: None after a survey of an earlier version."""
+        """The nodes that this survey could not read. Replay: it is None after a survey of an earlier version."""
         self.partial = 0
         """How many surveys in a row could not read every node."""
         self.is_whole = False

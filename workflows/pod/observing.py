@@ -120,7 +120,7 @@ def forget_needless_kill(state: PodState, step: Step) -> None:
 
 
 def _settled(exit_: Exit) -> Exit:
-    """Return the exit to record: if the node ended the container for good, an unknown end that quotes the exit.
+    """Return the exit to record. It is an unknown end that quotes the exit if the node ended the container for good.
 
     Such a container exited at the node's signal, perhaps with 0, but nobody knows how its work would have ended. If the
     exit counted as a success, an init container's successors would start, or a job would succeed.

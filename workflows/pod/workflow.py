@@ -192,7 +192,7 @@ class PodWorkflow:
         """Wait for a signal or for the earliest deadline."""
         arm(self.state, self.entity.alarm, decision)
         self.worker_hooks.arm_backoffs(decision.holds)
-        due = self.entity.is_due()  # Replay: called here, and not within the wait's condition (see is_due)
+        due = self.entity.is_due()  # Replay: this is called here, and not within the wait's condition (see is_due).
         await self.entity.wait(lambda: (self.state.removed or due) and self.entity.is_quiet())
 
     # --- called by the entity -----------------------------------------------------------------------------------------

@@ -291,7 +291,7 @@ class Prober:
         return instance
 
     def _first_delay(self, observed: ObservedContainer, type_: ProbeType, probe: Probe) -> float:
-        """Return the seconds until the first probe, a fixed share more if the container is older than this worker."""
+        """Return the seconds until the first probe: a fixed share more if the container is older than the worker."""
         began = observed.started_at.timestamp() if observed.started_at is not None else self._clock()
         delay = max(0.0, began + (probe.initial_delay_seconds or 0) - self._clock())
         if began >= self._born:
