@@ -192,7 +192,7 @@ def _forms(value: str) -> set[str]:
         json.dumps(plain)[1:-1],
         go_json(plain)[1:-1],
         repr(plain)[1:-1],
-        plain.lower(),  # programs print a URL's scheme and host so
+        plain.lower(),  # programs print a URL's scheme and host in lower case
         plain.encode("ascii", errors="backslashreplace").decode(),
         data.decode("latin-1").encode("ascii", errors="backslashreplace").decode(),
         data.decode(errors="replace"),

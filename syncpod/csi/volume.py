@@ -49,7 +49,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Staging:
-    """A volume to stage: to mount on the machine for all of its pods."""
+    """A volume to stage, that is, to mount on the machine for all of its pods."""
 
     handle: str
     """The driver's id of the volume."""
@@ -64,7 +64,7 @@ class Staging:
 
 @dataclass(frozen=True)
 class Publishing:
-    """A volume to publish: to mount for one pod."""
+    """A volume to publish, that is, to mount for one pod."""
 
     handle: str
     staging: Path | None

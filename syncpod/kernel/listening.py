@@ -1,4 +1,4 @@
-"""Listening sockets: the backlog of connections, and the log while none can be accepted."""
+"""Listening sockets: their backlog, and the log lines while no connection can be accepted."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def find_peer(client: Address, server: Address) -> Peer | None:
             asking.settimeout(_PATIENCE_SECONDS)
             asking.sendto(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 0, 0) + body, (0, 0))
             answer = asking.recv(4096)
-    except OSError:  # a kernel without sock_diag, as gVisor
+    except OSError:  # a kernel without sock_diag, such as gVisor
         return None
     if len(answer) < _HEADER.size or _HEADER.unpack_from(answer)[1] != _BY_FAMILY:
         return None

@@ -340,7 +340,7 @@ def _set(file: Path, value: str) -> bool:
 
 
 def _places(node: NodeContext, pod: Pod, mountinfo: Path) -> Iterator[tuple[Hierarchy, frozenset[str], Path]]:
-    """Yield each hierarchy, its controllers in which limits are written, and the pod's cgroup in it."""
+    """Yield each hierarchy, its controllers that have limits of ours, and the pod's cgroup in it."""
     cgroup = pod_cgroup(node, pod).relative_to("/")
     return ((each, _controllers(each), each.path / cgroup) for each in _hierarchies(node, mountinfo))
 

@@ -140,7 +140,7 @@ def printable(text: str) -> str:
 
 
 def _say(line: str) -> None:
-    """Print a line; a closed pipe does not keep the rest from being loaded."""
+    """Print a line. If the pipe is closed, loading continues without output."""
     try:
         print(printable(line), flush=True)  # noqa: T201
     except BrokenPipeError:

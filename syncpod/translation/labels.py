@@ -13,7 +13,7 @@ from syncpod.translation.context import NodeContext
 
 
 def sandbox_labels(pod: Pod, node: NodeContext) -> dict[str, str]:
-    """Return the pod's own labels, those of the kubelet, which override them, and the label with the sandbox's owner.
+    """Return the pod's own labels, overridden by the kubelet's, and the label with the sandbox's owner.
 
     labels.go, v1.36, newPodLabels; the last label is ours.
     """

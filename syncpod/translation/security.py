@@ -43,9 +43,9 @@ MASKED_PATHS = (
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 )
-"""Hidden from containers unless procMount is Unmasked; the machine's own paths are added."""
+"""Paths that are hidden from containers, unless procMount is Unmasked. The machine's own paths are added."""
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""Read-only in containers unless procMount is Unmasked."""
+"""Paths that are read-only in containers, unless procMount is Unmasked."""
 
 _LARGEST_USER_ID = 2**31 - 1
 

@@ -27,7 +27,7 @@ class _Freezer:
 
 
 def kill(directories: tuple[Path, ...]) -> int:
-    """Kill all processes of one cgroup, given its directories in all hierarchies; missing ones are ignored.
+    """Kill all processes of one cgroup, given its directories in all hierarchies; a missing directory is ignored.
 
     When this returns, each process has been sent SIGKILL, but may still be dying. Returns the number of processes that
     the last round found. A new process can enter afterwards. Raises OSError.

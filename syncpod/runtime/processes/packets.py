@@ -38,8 +38,8 @@ class Word:
     EXITED = b"c"
     """The executed command's exit code, as decimal digits."""
     ENDED = b"x"
-    """The container has ended, with `records.Ended` as JSON, which is also recorded unless that fails. Empty means that
-    the attached client is detached."""
+    """The container has ended. The data is `records.Ended` as JSON, which is recorded too, unless that fails. Without
+    data, the attached client is detached instead."""
 
 
 def receive(sock: socket.socket) -> tuple[bytes, list[int]]:
