@@ -16,7 +16,7 @@ from typing import Final
 _WHOLE: Final = re.compile(rb"^([^ \n]+ )std(?:out|err) F(?::[^ \n]*)? ", re.MULTILINE)
 """The beginning of a record that is a whole line."""
 _SECOND: Final = re.compile(rb"^([0-9T:-]{19})(?:\.[0-9]+)?(Z|[+-][0-9:]{5}) ", re.MULTILINE)
-"""The second and the time zone at the beginning of a record."""
+"""The time to the second, and the time zone, at the beginning of a record."""
 
 _LONGEST_PIECE: Final = 1024 * 1024
 """Maximum bytes of a line that are joined; a longer line is yielded in pieces."""
