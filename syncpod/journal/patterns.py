@@ -124,7 +124,7 @@ def _regular(ends: Sequence[End], span: Callable[[timedelta], str]) -> str:
 
 
 def _last_lines(ends: Sequence[End]) -> str:
-    """Name the last line of all logs; or that of most logs, with the two newest of the other lines."""
+    """Name the last line of all logs if they agree. Otherwise name that of most logs, and the two newest others."""
     last = [
         (end.instance.restart, lines[-1].strip())
         for end in ends[-10:]

@@ -115,7 +115,7 @@ def _read_quantity(value: Any) -> str:
 
 
 Time = Annotated[datetime, BeforeValidator(_read_time), PlainSerializer(_write_time, return_type=str, when_used="json")]
-"""A moment in UTC; on the wire RFC 3339 with `Z`."""
+"""A moment in UTC, written as RFC 3339 with `Z`."""
 
 QuantityText = Annotated[str, BeforeValidator(_read_quantity)]
 """A quantity as it was written, such as `100m`; `parse_quantity` reads it."""

@@ -64,8 +64,8 @@ TOGETHER: Final = 4
 """The most pulls begun in one workflow task: each has the whole pod as input, and a task may send 4 MiB."""
 
 GUARANTEE: Final = timedelta(seconds=1)
-"""How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer is for
-the case that the signal is lost."""
+"""How long after a back-off's end the workflow's own timer rings. The node's queue signals that end; the timer helps
+only if the signal was lost."""
 
 
 @dataclass

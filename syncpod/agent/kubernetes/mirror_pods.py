@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 LOOK_SECONDS: Final = 20.0
-"""Seconds between two checks whether the workflow of a static pod without a published state still runs."""
+"""Seconds between two checks whether a static pod's workflow still runs, if the pod has no published state."""
 
 
 class StaticPod(Protocol):

@@ -104,7 +104,7 @@ async def stop_if_outranked(client: Client, task_queue: str, life: NodeLife) -> 
 
 
 async def outranked(client: Client, task_queue: str, life: NodeLife) -> NotThisNode | None:
-    """Return why this worker must stop, or None: another worker serves the node too, and started earlier.
+    """Return why this worker must stop: another worker serves the node too, and started earlier. None if it may go on.
 
     This finds two workers that started at the same moment, and a copy of this machine. Both workers read the same two
     records from the server, so exactly one of them stops. An earlier worker of this machine gives no more signs, since
