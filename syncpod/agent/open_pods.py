@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.messages.identity import pod_workflow_id
+from syncpod.messages.node import NODE_WORKFLOW, node_workflow_id
 from syncpod.messages.running_steps import PendingStep
 from syncpod.temporal.pending_steps import pending_steps
 from syncpod.temporal.pod_search_attributes import open_pods
@@ -88,6 +89,15 @@ class OpenPods:
         if any(each.task_queue != self._task_queue for each in there.values()):
             raise OpenPodsUnknown
         return {each: described.run_id for each, described in there.items()}
+
+    async def has_other_nodes(self, node: str) -> bool:
+        """Return whether the namespace has the workflow of another node, open or ended. Raises OpenPodsUnknown."""
+        query = f"WorkflowType = '{NODE_WORKFLOW}' AND WorkflowId STARTS_WITH 'node/'"
+        query += f" AND WorkflowId != '{node_workflow_id(node)}'"
+        try:
+            return bool([each async for each in self._client.list_workflows(query, limit=1, rpc_timeout=_RPC)])
+        except (RPCError, ValueError) as error:
+            raise OpenPodsUnknown from error
 
     async def pending_steps(self, workflow_id: str) -> Sequence[PendingStep]:
         """Return the steps of a pod that are pending activities on the server. Raises OpenPodsUnknown."""

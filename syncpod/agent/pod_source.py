@@ -21,8 +21,8 @@ from syncpod.agent.probing.unreported import UnreportedFailures
 from syncpod.agent.published_pods import PublishedPods, PublishedRun
 from syncpod.api.client import ANSWER_SECONDS
 from syncpod.api.listed import Recorded
+from syncpod.api.listed_node import ListedNode
 from syncpod.api.source import CannotSay, SourcePod
-from syncpod.api.views.node_columns import ListedNode
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
@@ -160,6 +160,16 @@ class NodePods:
             return await self._open_pods.pending_steps(pod_workflow_id(one.namespace, one.name))
         except OpenPodsUnknown as unknown:
             raise CannotSay from unknown
+
+    async def nodes(self) -> tuple[Sequence[ListedNode], Sequence[str]]:
+        """Return this worker's node. Raises CannotSay, also if the server has any other."""
+        own = await self.node_named(self.node, at_once=False)
+        try:
+            if self._open_pods is None or await self._open_pods.has_other_nodes(self.node):
+                raise CannotSay
+        except OpenPodsUnknown as unknown:
+            raise CannotSay from unknown
+        return [own], ()
 
     async def node_named(self, name: str, *, at_once: bool) -> ListedNode:
         """Return this worker's node. Raises CannotSay for any other, or if its workflow published nothing here."""

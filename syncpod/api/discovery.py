@@ -37,7 +37,7 @@ async def core_resources(source: PodSource, asked: Request) -> Answer:
     """Answer with the resources of the core group."""
     resources = [
         _resource("pods", "Pod", _READ, short="po"),
-        _resource("nodes", "Node", ["get"], short="no", namespaced=False),
+        _resource("nodes", "Node", _READ, short="no", namespaced=False),
         _resource("events", "Event", ["list"], short="ev"),
     ]
     return Answer(whole(_list("v1", resources)))

@@ -1,22 +1,49 @@
-"""Handlers for the node itself: the Node, the steps under way, its journal and its report."""
+"""Handlers for nodes: Nodes, and of the node itself the steps under way, its journal and its report."""
 
 from __future__ import annotations
 
-from syncpod.api.lists import rendered_alone, whole
-from syncpod.api.messages import Answer, Request
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from syncpod.api.lists import rendered, rendered_alone, whole
+from syncpod.api.messages import Answer, Request, warning_headers
 from syncpod.api.source import PodSource
-from syncpod.api.statuses import not_found
-from syncpod.api.views.node_columns import document
+from syncpod.api.views.node_columns import HEADER, WIDE, document, row
+from syncpod.api.views.tables import partial_metadata, table_head
+
+if TYPE_CHECKING:
+    from syncpod.api.listed_node import ListedNode
 
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
 
 
+async def list_nodes(source: PodSource, asked: Request) -> Answer:
+    """Answer with a NodeList or a Table, with a warning for each node whose workflow has ended."""
+    nodes, ended = await source.nodes()
+    headers = warning_headers(ended)
+    if asked.wants_table:
+        return _table(asked, nodes, headers)
+    head = {"kind": "NodeList", "apiVersion": "v1", "metadata": {"resourceVersion": ""}}
+    return Answer(rendered(head, "items", nodes, lambda one: [document(one)]), headers=headers)
+
+
 async def get_node(source: PodSource, asked: Request, name: str) -> Answer:
-    """Answer with a Node."""
+    """Answer with a Node, or a Table of one row."""
     node = await source.node_named(name, at_once=asked.at_once)
-    if node is None:
-        raise not_found("nodes", name)
+    if asked.wants_table:
+        return _table(asked, [node], {})
     return Answer(rendered_alone(lambda: document(node)))
+
+
+def _table(asked: Request, nodes: Sequence[ListedNode], headers: Mapping[str, str]) -> Answer:
+    now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
+
+    def row_of(node: ListedNode) -> dict[str, Any]:
+        whole = document(node)
+        return {"cells": list(row(node, now)), "object": whole if is_whole else partial_metadata(whole)}
+
+    return Answer(rendered(table_head(HEADER, WIDE), "rows", nodes, lambda one: [row_of(one)]), headers=headers)
 
 
 async def steps(source: PodSource, asked: Request) -> Answer:

@@ -19,7 +19,7 @@ from syncpod.api.messages import Answer, Request, warning_headers
 from syncpod.api.source import PARTS, CannotSay, PodSource, SourcePod
 from syncpod.api.statuses import ApiError, not_found
 from syncpod.api.views.pod_columns import HEADER, WIDE
-from syncpod.api.views.tables import column_definitions, pod_row
+from syncpod.api.views.tables import pod_row, table_head
 from syncpod.messages.running_steps import PendingStep
 
 _PENDING: Final = "pending"
@@ -54,10 +54,13 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
         return Answer(
             rendered(head, "items", found, lambda one: (each.document for each in documents(one))), headers=headers
         )
-    head = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": ""}}
-    head["columnDefinitions"] = column_definitions((*HEADER, *WIDE), hidden=WIDE)
     return Answer(
-        rendered(head, "rows", found, lambda one: (pod_row(each, now, whole=is_whole) for each in documents(one))),
+        rendered(
+            table_head(HEADER, WIDE),
+            "rows",
+            found,
+            lambda one: (pod_row(each, now, whole=is_whole) for each in documents(one)),
+        ),
         headers=headers,
     )
 

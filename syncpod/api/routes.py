@@ -49,7 +49,8 @@ ROUTES: Final = (
     Route("GET", "/api/v1/pods", pods.list_pods, "PodList, Table", (None,)),
     Route("GET", "/api/v1/namespaces/{namespace}/pods", pods.list_pods, "PodList, Table"),
     Route("GET", "/api/v1/namespaces/{namespace}/pods/{name}", pods.get_pod, "Pod, Table"),
-    Route("GET", "/api/v1/nodes/{name}", node.get_node, "Node"),
+    Route("GET", "/api/v1/nodes", node.list_nodes, "NodeList, Table"),
+    Route("GET", "/api/v1/nodes/{name}", node.get_node, "Node, Table"),
     Route("GET", "/api/v1/events", events.list_events, "EventList, Table", (None,)),
     Route("GET", "/api/v1/namespaces/{namespace}/events", events.list_events, "EventList, Table"),
     Route("GET", f"{OURS}/podreports", pods.list_reports, "PodReportList", (None,)),
@@ -110,5 +111,5 @@ def _route(method: str, path: str) -> tuple[Route[Answer], tuple[str, ...]]:
     if allowed:
         raise ApiError(405, f"{path} has no {method}: it answers {allowed}", allow=allowed)
     if _OF_A_CLUSTER.fullmatch(path):
-        raise ApiError(501, f"{path}: this is the API of one node; it has pods and their events, and no such resource")
+        raise ApiError(501, f"{path}: this is a node's API; it has pods, their events and nodes, and no such resource")
     raise ApiError(404, f"{path}: there is no such path; /api/v1/pods has the node's pods")

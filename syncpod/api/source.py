@@ -13,7 +13,7 @@ from syncpod.messages.reads import PodReads
 from syncpod.messages.running_steps import PendingStep
 
 if TYPE_CHECKING:
-    from syncpod.api.views.node_columns import ListedNode
+    from syncpod.api.listed_node import ListedNode
 
 PARTS: Final[Mapping[str, Callable[[PodReads], Any]]] = {
     "pod": lambda of: of.pod(),
@@ -104,8 +104,11 @@ class PodSource(Protocol):
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return the progress of steps under way: `namespace`, `name`, `uid`, `step`, `container`, `doing`."""
 
-    async def node_named(self, name: str, *, at_once: bool) -> ListedNode | None:
-        """Return a node; None if there is none of this name. Raises CannotSay.
+    async def nodes(self) -> tuple[Sequence[ListedNode], Sequence[str]]:
+        """Return all nodes, and a sentence for each that is missing, whose workflow has ended. Raises CannotSay."""
+
+    async def node_named(self, name: str, *, at_once: bool) -> ListedNode:
+        """Return a node. Raises CannotSay, and ApiError if there is none of this name.
 
         With `at_once`, the cached state may be returned, without any call.
         """

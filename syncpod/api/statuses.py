@@ -44,6 +44,10 @@ class ApiError(Exception):
         return status | ({"details": self.details} if self.details else {})
 
 
-def not_found(resource: str, name: str) -> ApiError:
-    """Return the error that a resource (``pods``) has no object of this name, in the words of kube-apiserver."""
-    return ApiError(404, f'{resource} "{name}" not found', details={"name": name, "kind": resource})
+def not_found(resource: str, name: str, why: str = "") -> ApiError:
+    """Return the error that a resource (``pods``) has no object of this name, in the words of kube-apiserver.
+
+    `why` is a clause that is added to them; "" = none.
+    """
+    sentence = f'{resource} "{name}" not found{why and f" ({why})"}'
+    return ApiError(404, sentence, details={"name": name, "kind": resource})

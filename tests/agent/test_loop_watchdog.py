@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.agent.loop_watchdog import LoopWatchdog, doing, held_up_seconds
-from syncpod.api.views.node_columns import ListedNode
+from syncpod.api.listed_node import ListedNode
 from syncpod.cli.view.node_description import describe
 from syncpod.messages.node import NodeView
 from syncpod.node.loop_stalls import LoopStall, read_loop_stall, write_loop_stall

@@ -110,6 +110,7 @@ class Server(OpenPods):
         """The pods in the node's runtime."""
         self.steps: list[PendingStep] | None = []
         self.asked_for_steps = 0
+        self.other_nodes = False
 
     async def listed(self, namespace: str | None) -> dict[str, Any]:
         if self.runs is None:
@@ -130,6 +131,9 @@ class Server(OpenPods):
 
     def are_ours(self, executions: Iterable[Any]) -> bool:
         return not self.elsewhere & {each.id for each in executions}
+
+    async def has_other_nodes(self, node: str) -> bool:
+        return self.other_nodes
 
     async def still_open(self, workflow_ids: Sequence[str]) -> dict[str, str]:
         self.looks += 1
@@ -414,6 +418,24 @@ async def test_the_node_itself_is_told_if_its_workflow_has_published_it(node: No
         assert (await answer(at_once=False))[0] == expected
     server.open, server.required = {"node/n": "run"}, None
     assert (await answer(at_once=False))[0] == 503, "it is another server"
+
+
+async def test_the_node_is_listed_if_the_server_has_no_other(node: Node, server: Server) -> None:
+    context, published = node
+    published.take("node/n", "run", ShownNode())
+    server.open = {"node/n": "run"}
+    found = await asyncio.to_thread(listed, context.state_dir, "nodes", None)
+    assert found is not None and found["kind"] == "NodeList" and names_in(found["items"]) == ["n"]
+    query = {"includeObject": "Object"}
+    shown: list[str] = []
+    for more in (query, {}):
+        table = await asyncio.to_thread(listed, context.state_dir, "nodes", None, (), more, accept=TABLE)
+        assert table is not None and table["rows"][0]["cells"][:3] == ["n", "Unknown,SchedulingDisabled", "<none>"]
+        assert table["rows"][0]["object"]["kind"] == ("Node" if more else "PartialObjectMetadata")
+        shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
+    assert shown == ["Name", "Status", "Roles", "Age", "Version"]
+    server.other_nodes = True
+    assert await asyncio.to_thread(listed, context.state_dir, "nodes", None) is None
 
 
 async def test_events_are_told_as_kubernetes_has_them(node: Node, server: Server) -> None:

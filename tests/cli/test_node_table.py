@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncpod.api.views.node_columns import ListedNode, document, row
+from syncpod.api.listed_node import ListedNode
+from syncpod.api.views.node_columns import document, row
 from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.arguments import named_nodes, node_names, nodes_among
 from syncpod.cli.view.node_description import describe

@@ -5,53 +5,19 @@ Mirrors pkg/printers/internalversion/printers.go, v1.36, printNode. Pure: values
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from syncpod.api.views.durations import age
 from syncpod.api.views.layout import NONE
-from syncpod.messages.node import NodeCondition, NodeView
+
+if TYPE_CHECKING:
+    from syncpod.api.listed_node import ListedNode
 
 HEADER: Final = ("NAME", "STATUS", "ROLES", "AGE", "VERSION")
 WIDE: Final = ("INTERNAL-IP", "EXTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME")
 _UNKNOWN: Final = "<unknown>"
 _TAINT: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-_SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
-
-
-@dataclass(frozen=True)
-class ListedNode:
-    """A node as it is shown."""
-
-    name: str
-    view: NodeView
-    """The answer of its workflow; without an answer, the workflow's memo and this machine's record (`is_told`)."""
-    current: bool
-    """Whether the workflow answered."""
-    heard: datetime | None
-    """When its worker last gave a sign of life; None if no sign is recorded."""
-    lives: bool
-    """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
-    is_told: bool = False
-    """If the workflow did not answer: whether `view` has the status and events that this machine recorded."""
-
-    @property
-    def conditions(self) -> tuple[NodeCondition, ...]:
-        """The node's conditions. If its worker is dead, all are Unknown, and Ready is always among them.
-
-        If a live worker does not answer, they are the conditions that this machine recorded; () = none are recorded.
-        """
-        if self.lives:
-            return self.view.conditions
-        known = self.view.conditions or (NodeCondition(type="Ready"),)
-        silent = {"status": "Unknown", "last_transition_time": self.heard, **_SILENT}
-        return tuple(each.model_copy(update=silent) for each in known)
-
-    @property
-    def ready(self) -> bool:
-        """Whether the node is Ready, as kubectl shows it."""
-        return any(each.type == "Ready" and each.status == "True" for each in self.conditions)
 
 
 def status_of(node: ListedNode) -> str:

@@ -24,6 +24,16 @@ def column_definitions(names: Sequence[str], *, hidden: Sequence[str] = ()) -> l
     ]
 
 
+def table_head(columns: Sequence[str], wide: Sequence[str]) -> dict[str, Any]:
+    """Return a Table without its rows. kubectl shows the `wide` columns only with ``-o wide``."""
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": ""},
+        "columnDefinitions": column_definitions((*columns, *wide), hidden=wide),
+    }
+
+
 def pod_row(pod: ListedPod, now: datetime, *, whole: bool = False) -> dict[str, Any]:
     """Return a pod's row with all columns. Its object is the Pod's metadata; with `whole`, the Pod."""
     if pod.current:

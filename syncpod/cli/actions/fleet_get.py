@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from syncpod.cli.actions.node_listing import show_async
 from syncpod.cli.failure import Failure
-from syncpod.cli.listing import Form, ListingPrinter
+from syncpod.cli.listing import Form, FoundObjects, ListingPrinter
 from syncpod.cli.streams import interrupts
 from syncpod.cli.temporal import fleet, fleet_lists
 
@@ -25,7 +25,7 @@ def print_things(things: Mapping[str, Sequence[str]], form: Form, state_dir: str
     async def work(client: Client) -> None:
         with ListingPrinter(form) as listing:
             for kind, names in things.items():
-                await show_async(listing, partial(fleet_lists.find, client, kind, names, form))
+                await _show(listing, partial(fleet_lists.find, client, kind, names, form))
             listing.end()
         if listing.missing:
             raise Failure("\n".join(listing.missing))
@@ -33,3 +33,13 @@ def print_things(things: Mapping[str, Sequence[str]], form: Form, state_dir: str
     if form.watch:
         interrupts.enable()
     fleet.run(work, state_dir=state_dir)
+
+
+async def _show(listing: ListingPrinter, find: Callable[[], Awaitable[FoundObjects]]) -> None:
+    """Print the objects of one kind that `find` returns; a watch awaits `find` again and again."""
+    found = await find()
+    goes_on = listing.begin(found)
+    while goes_on:
+        await asyncio.sleep(found.pause)
+        found = await find()
+        listing.go_on(found)

@@ -18,7 +18,7 @@ from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api import client as node_api
-from syncpod.api.views.node_columns import ListedNode
+from syncpod.api.listed_node import ListedNode
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.own_journal import last_sign
 from syncpod.cli.machine.settings import settings

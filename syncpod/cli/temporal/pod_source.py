@@ -1,5 +1,10 @@
 """Reads pods over a command's connection to Temporal: for commands, and for the node API's handlers in their process.
 
+Commands that show pods use the handlers (`syncpod.cli.node_api`). Commands that change or end pods, or wait for them,
+use this source itself: a v1 Pod does not say whether a silent pod's node is away or busy, or its workflow stuck, and a
+wait must not end by the last state on this machine. A read here costs the server one request, at most every
+OPEN_SECONDS; one by the worker's handlers costs three, as the worker checks first that the server is its own.
+
 Visibility lists the open pods. A pod of this machine's node is read from its worker, if there is one; the workflows of
 others are queried. A pod that does not answer is returned as the server recorded it last, and marked.
 """
@@ -18,14 +23,15 @@ from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedErro
 from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.api import client as node_api
+from syncpod.api import statuses
 from syncpod.api.label_selector import Selector
+from syncpod.api.listed_node import ListedNode
 from syncpod.api.source import CannotSay, SourcePod
-from syncpod.api.views.node_columns import ListedNode
 from syncpod.cli.fetched import FetchedPod, notes_of_silent
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.orphan_notes import orphans_here
 from syncpod.cli.temporal.liveness import judged, own_worker, unserved_queue
-from syncpod.cli.temporal.nodes import read_node
+from syncpod.cli.temporal.nodes import list_nodes, notes_of_ended, read_node, why_absent
 from syncpod.cli.temporal.pod_queries import (
     QUERY_DEADLINE,
     OpenRuns,
@@ -356,9 +362,17 @@ class TemporalPods:
         except (RPCError, ValueError):  # the pod is gone, or the server is busy: the other parts are returned
             return ()
 
-    async def node_named(self, name: str, *, at_once: bool) -> ListedNode | None:
-        """Return a node; None if it has no workflow. Nothing is cached here, so `at_once` changes nothing."""
-        return await read_node(self._client, name)
+    async def nodes(self) -> tuple[Sequence[ListedNode], Sequence[str]]:
+        """Return all nodes that have a workflow, and a sentence for each whose workflow has ended."""
+        found = await list_nodes(self._client)
+        return found, await notes_of_ended(self._client, [one.name for one in found])
+
+    async def node_named(self, name: str, *, at_once: bool) -> ListedNode:
+        """Return a node. Raises ApiError if it has no workflow. Nothing is cached here: `at_once` changes nothing."""
+        node = await read_node(self._client, name)
+        if node is None:
+            raise statuses.not_found("nodes", name, await why_absent(self._client, name))
+        return node
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return the steps that this machine's worker executes now."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
+from syncpod.api.listed_node import ListedNode
 from syncpod.api.views.durations import age, moment_text, read_moment, short_duration
 from syncpod.api.views.layout import NONE, mapping, pairs
-from syncpod.api.views.node_columns import ListedNode
 from syncpod.api.views.text import align
 from syncpod.cli.fetched import FetchedPod
 from syncpod.journal.records import EventRecord
