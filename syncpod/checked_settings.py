@@ -32,7 +32,7 @@ from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, al
 
 
 def require_valid(settings: NodeSettings) -> None:
-    """Raise SettingsInvalid for the first setting that the node's worker would refuse with every runtime."""
+    """Raise SettingsInvalid for the first setting that the node's worker would refuse on any runtime."""
     labels(settings)
     taints(settings)
     shutdown_periods(settings)

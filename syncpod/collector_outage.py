@@ -32,8 +32,8 @@ _REASONS: Final = (
 )
 """The exporters' log messages that contain the reason why a batch was not accepted."""
 _TIMED_OUT: Final = "due to timeout, max retries or shutdown"
-"""Part of the exporters' last message about a batch, whatever the reason. If the first try takes the whole time limit,
-this is the only message."""
+"""Part of the exporters' last message about a batch, for any reason. If the first try takes the whole time limit, this
+is the only message."""
 _QUEUE_FULL: Final = "Queue full, dropping "
 
 _Result = TypeVar("_Result", bound=Enum)

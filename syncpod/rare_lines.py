@@ -39,7 +39,7 @@ class RareLines:
         return times
 
     def warn(self, log: logging.Logger, subject: Hashable, text: str) -> None:
-        """Log a warning about a subject if it is due, with the number of those left out."""
+        """Log a warning about a subject if it is due, with the number of lines left out."""
         if (times := self.left_out(subject)) is not None:
             log.warning("%s%s", text, f" (and {times} times since the last such line)" if times else "")
 

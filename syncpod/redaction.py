@@ -37,8 +37,8 @@ off."""
 OVERLAP: Final = HEAD - 1
 """Number of characters beyond a cut that :meth:`Redactor.part` reads, to recognise a value that the cut divides."""
 _ENCODED: Final = 8
-"""Values with fewer characters are not looked for in base64 or percent-encoded, since many words have four letters of
-base64."""
+"""Values with fewer characters are not looked for in base64 or percent-encoded, since four letters of base64 occur in
+many words."""
 _KEPT: Final = 128
 """Number of characters of a form that are stored and compared. If all of them match, the rest of the form is hidden by
 its length, without a comparison."""

@@ -60,8 +60,8 @@ REQUEST_TIMEOUT_SECONDS: Final = 120.0
 """The kubelet's runtimeRequestTimeout."""
 
 LONGEST_TIMEOUT_SECONDS: Final = 2**31 - 1
-"""The longest timeout for StopContainer and ExecSync, 68 years. A kubelet's seconds have 64 bits, but a runtime's
-nanoseconds do too, and gRPC treats a deadline that it cannot represent as expired."""
+"""The longest timeout for StopContainer and ExecSync, 68 years. The kubelet counts seconds in 64 bits, but runtimes
+count nanoseconds in 64 bits, and gRPC treats a deadline that it cannot represent as expired."""
 
 _CHANNEL_OPTIONS: Final = (
     # The kubelet's limit. gRPC's default is 4 MiB, and a container takes about 800 bytes in a list.

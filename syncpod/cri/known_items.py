@@ -12,9 +12,9 @@ _Item = TypeVar("_Item", api_pb2.PodSandbox, api_pb2.Container)
 _Summary = TypeVar("_Summary")
 
 _TURNS: Final = 8
-"""Items that have not been listed are dropped after this many listed items for each cached item."""
+"""Number of listed items, for each cached item, after which cached items that were not among them are dropped."""
 TURN_SECONDS: Final = 30.0
-"""Items that have not been listed are dropped after this many seconds, even if all lists are empty."""
+"""Seconds after which cached items that have not been listed are dropped, even if all lists are empty."""
 
 
 class KnownItems(Generic[_Item, _Summary]):

@@ -113,7 +113,7 @@ def host_header(url: SplitResult) -> str:
 
 
 def _paced(read: _Read) -> _Read:
-    """Return `read` with pauses between reads: for other tasks, and longer once a server sends in drips.
+    """Wrap `read`: let other tasks run between two reads, and pause longer once a server sends in drips.
 
     A read of bytes that have already arrived does not wait. So a server that never pauses would block the loop, and
     even timeouts would have no effect.

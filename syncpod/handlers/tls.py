@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 _BLOCK: Final = 16 * 1024
 _RECEIVED_LIMIT: Final = 2 * 1024 * 1024
-"""Maximum bytes that a connection may receive, twice those of the largest head of a response. Only this limit counts
+"""Maximum bytes that a connection may receive: twice the size of the largest head of a response. Only this limit counts
 records without content, tickets and new keys."""
 _FIRST_LIMIT: Final = 64 * 1024
 """Maximum bytes up to the end of the server's first message; OpenSSL accepts 20,000 bytes of the message itself."""

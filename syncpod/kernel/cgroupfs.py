@@ -21,8 +21,8 @@ from typing import Final
 from syncpod.kernel.mountinfo import MOUNTINFO, Mount, read_mounts
 
 _WHOLE = re.compile(r"/|(/\.\.)+")
-"""The root of a mount that shows its hierarchy from the top. Within a cgroup namespace it is ``/..``, ``/../..`` and so
-on."""
+"""Matches the root of a mount that shows its hierarchy from the top. Within a cgroup namespace that root is ``/..``,
+``/../..`` and so on."""
 _REMOVAL_TRIES = 7
 _FIRST_WAIT_SECONDS = 0.01
 KEPT_SECONDS: Final = 10.0

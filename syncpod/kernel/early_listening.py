@@ -1,7 +1,7 @@
 """Sockets that listen before their process can answer, so that early connections wait and are not refused.
 
 The process that starts first binds the node's ports, and the program that replaces it inherits them. The kernel queues
-connections meanwhile. This module keeps the one set of these sockets of the process.
+connections meanwhile. This module keeps the process's one set of these sockets.
 """
 
 from __future__ import annotations

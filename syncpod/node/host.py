@@ -38,7 +38,7 @@ def read_host(root: Path = Path("/")) -> Host:
 
 
 def require_own_addresses(addresses: Iterable[str]) -> None:
-    """Raise OSError for an address that no interface of this machine has; its file name is that address."""
+    """Raise OSError for an address that no interface of this machine has; the error's file name is the address."""
     for address in addresses:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:

@@ -44,7 +44,7 @@ class ListedEntries:
 
 
 class ListedPods:
-    """Sorts lists by pod. Once a status of the runtime has confirmed an entry's pod, it never changes."""
+    """Sorts lists by pod. Once a status of the runtime has confirmed an entry's pod, that pod never changes."""
 
     def __init__(self) -> None:
         """Begin with no confirmed entries."""

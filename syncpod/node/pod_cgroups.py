@@ -82,7 +82,7 @@ def unenforced_as_a_whole(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUN
 
 
 def pids_unlimited(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> str:
-    """Return why the limit that the node sets for the processes of each pod cannot be enforced here; "" if it can.
+    """Return why the node's limit of processes for each pod cannot be enforced here; "" if it can.
 
     Also "" if the node sets no such limit. Blocks. Raises OSError.
     """
@@ -203,7 +203,7 @@ def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path 
 def remove_empty_tiers(node: NodeContext, *, mountinfo: Path = MOUNTINFO) -> None:
     """Remove the empty tiers, and the empty cgroups above them, that this node has made.
 
-    Difference: the kubelet leaves its tiers. Safe to repeat, and while pods' cgroups are being made; blocks. Raises
+    Difference: the kubelet leaves its tiers. Safe to repeat, even while pods' cgroups are being made; blocks. Raises
     OSError.
     """
     for hierarchy in _hierarchies(node, mountinfo):

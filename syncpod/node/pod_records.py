@@ -58,8 +58,8 @@ def mark_pod_record(node: NodeContext, record: PodRecord, mark: Mark) -> None:
     """Set a mark in the pod's record atomically; `record` is the record as it was read.
 
     On a full disk, the bytes of the unset mark are overwritten, which needs no space. Otherwise a pod whose own files
-    fill the disk could never be ended and removed. Then the modification time is advanced explicitly, since the
-    kernel's file clock may not tick between two marks, and a reader of the first would miss the second.
+    fill the disk could never be ended and removed. After an overwrite, the modification time is advanced explicitly:
+    the kernel's file clock may not tick between two marks, and a reader of the first would miss the second.
 
     Blocks. Raises OSError, UnsafeName.
     """

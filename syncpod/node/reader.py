@@ -263,8 +263,8 @@ class PodReader:
             reading.exception()
 
     def _begin(self) -> tuple[Seq, datetime]:
-        # The number is taken before the first call: an object is absent only if a listing lacks it that began after it
-        # was seen.
+        # The number is taken before the first call: only a listing that began after an object was seen can show its
+        # absence.
         self.newest_begun = Seq(boot=self._boot, counter=self.newest_begun.counter + 1)
         return self.newest_begun, self.now()
 

@@ -137,7 +137,7 @@ class RuntimeAnswers:
                 await self.take(answer, made.sandbox_id)
 
     async def _require_gone(self, entry: Entry) -> None:
-        """Check by a status call that an entry is gone that is missing in the list. Raises Unreadable, CriError.
+        """Check by a status call that an entry, which the list lacks, is gone. Raises Unreadable, CriError.
 
         The sandbox or container ran when it was last listed. If it still runs, a replacement would run beside it.
         """
@@ -180,7 +180,7 @@ class RuntimeAnswers:
 
         A running container's reason may change before that (OOMKilled, for one of many processes), and its exit will
         show it. If the cached status is exited, and the runtime lists the container as running, the status is requested
-        again: one of both is wrong, and a running container must not be replaced.
+        again: one of the two is wrong, and a running container must not be replaced.
         """
         known = self._containers.get(listed.id)
         if known is None or known.state == "unknown" or not is_same(listed, self._identities.get(listed.id)):

@@ -53,8 +53,8 @@ class SeenExits:
         self._directory = directory
         self._seen: dict[str, Exit] = {}
         self._expected: dict[str, asyncio.Event] = {}
-        """Containers whose exit the kernel will report. The event is set once it has, or once it is certain that it
-        will not."""
+        """Containers whose exit the kernel will report. The event is set once the report has come, or once it is
+        certain that none will come."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
         self.kernel_tells = tells_exits()
@@ -77,7 +77,7 @@ class SeenExits:
         self._write_soon(container_id)
 
     def of(self, container_id: str) -> Exit | None:
-        """Return a container's observed exit; None if there is none, or if the runtime lists the container no more."""
+        """Return a container's observed exit; None without one, or once the runtime no longer lists the container."""
         return self._seen.get(container_id)
 
     def expect(self, container_id: str) -> None:

@@ -1,7 +1,7 @@
 """Former values of changed and deleted Secrets, which containers may still write to their output.
 
 A Secret's old file is kept beside the Secrets, in memory, until no pod is left that may have received it. So a worker
-keeps each value that is in use, also after a restart. A reboot removes all Secrets, current and former. `known_since`
+has each value that is in use, even after a restart. A reboot removes all Secrets, current and former. `known_since`
 returns the time since which all values are kept.
 """
 

@@ -36,8 +36,9 @@ class Reference:
 def references(pod: Pod) -> tuple[Reference, ...]:
     """Return a reference for each ConfigMap and Secret that the pod names, in the order of its manifest.
 
-    They include everything that a cluster provides for the pod. A node stores tokens and certificates as Secrets, and
-    the variables of Services, trust anchors, and the places of claims and of drivers' volumes as ConfigMaps.
+    The result includes everything that a cluster provides for the pod. A node stores tokens and certificates as
+    Secrets, and the variables of Services, trust anchors, and the places of claims and of drivers' volumes as
+    ConfigMaps.
 
     An object that is named twice appears twice. The Secrets of storage drivers are not included: the Secret of a `csi`
     volume is read when the driver is called and is not stored, and pods with the other drivers' volumes are refused

@@ -111,7 +111,7 @@ class ObjectStore:
             return change
 
     def would_put(self, wanted: ConfigMap | Secret) -> Change:
-        """Return the change that a put would make now, without writing. Raises as a put does."""
+        """Return the change that a put would make now, without writing. Raises the errors of `put`."""
         return self._replaced(wanted)[1]
 
     def add(self, wanted: ConfigMap | Secret) -> bool:

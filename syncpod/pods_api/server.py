@@ -50,8 +50,8 @@ class PodNews:
 
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[Callable[[], Document] | None, bytes]] = {}
-        """By UID: a function that makes the pod's newest document (None = the pod only went), and the last document of
-        a pod that is gone (b"" = the pod exists)."""
+        """By UID: a function that makes the pod's newest document (None = the pod is gone, and has no other change),
+        and the last document of a pod that is gone (b"" = the pod exists)."""
         self._came = asyncio.Event()
         self._watchers: set[_Watcher] = set()
 

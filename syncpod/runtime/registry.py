@@ -8,9 +8,9 @@ from typing import Final, Generic, Protocol, TypeVar
 from syncpod.runtime.refusals import invalid, not_found, precondition
 
 INDEXED_LABELS: Final = ("io.kubernetes.pod.uid", "io.kubernetes.pod.name")
-"""Labels with an index. Clients often list the sandboxes and containers of one pod by its UID: without the index, 500
-pods took a fifth of this process's time when a pod starts, and a third when it ends. At each start, clients also list
-by the pod's name once, to find earlier pods of that name."""
+"""Labels with an index. Clients often list the sandboxes and containers of one pod by its UID: with 500 pods and no
+index, comparing labels took a fifth of this process's time when a pod starts, and a third when it ends. At each start,
+clients also list by the pod's name once, to find earlier pods of that name."""
 
 
 class Identified(Protocol):

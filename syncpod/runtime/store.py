@@ -2,7 +2,7 @@
 
 One directory for each sandbox and container, named by its id::
 
-    sandboxes/<id>/record        the request that made it, and what the server added
+    sandboxes/<id>/record        the request that made it, and the server's additions
     sandboxes/<id>/pause/        the files of the pause's process; see `port.Processes`
     containers/<id>/record       the same for a container
     containers/<id>/process/     made when a start begins, so it exists only if one has begun
@@ -37,7 +37,7 @@ _recent: Final[OrderedDict[str, tuple[dict[str, Any], bytes]]] = OrderedDict()
 def replace(path: Path, data: bytes) -> None:
     """Replace a file atomically; mode 0600. Raises OSError.
 
-    The file is not synced to disk: after a crash of the machine, nothing runs that it could describe.
+    The file is not synced to disk: after a crash of the machine, nothing that it describes still runs.
     """
     replace_file(path, data, durable=False)
 

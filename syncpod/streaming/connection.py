@@ -46,8 +46,8 @@ def requested(url: SplitResult) -> str:
 class Connection:
     """A TCP connection (a `Wire`).
 
-    Unlike `asyncio`'s streams, it still reads after the peer has stopped reading. So no output is lost of a command
-    that ends before it has read its input.
+    Unlike `asyncio`'s streams, it still reads after the peer has stopped reading. So the output of a command that ends
+    before it has read its input is not lost.
     """
 
     def __init__(self, connected: socket.socket) -> None:

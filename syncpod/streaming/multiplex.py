@@ -140,7 +140,7 @@ class Multiplex:
         try:
             self._writer.write(bytes([kind]) + len(data).to_bytes(4) + data)
             await self._writer.drain()
-        except (OSError, RuntimeError) as error:  # asyncio's TLS raises one of both once the connection is closed
+        except (OSError, RuntimeError) as error:  # asyncio's TLS raises either of them once the connection is closed
             raise PeerGone("the other end is gone") from error
 
     async def _ping(self) -> None:

@@ -36,11 +36,11 @@ class CgroupLimits:
 def limits_of_all_pods(capacity: Mapping[str, int], host: Host, reserved_pids: int = 0) -> CgroupLimits:
     """Return the settings of the cgroup above all pods: limits of the node's capacity, and of process ids.
 
-    `capacity` is what the kubelet calls allocatable, before its deduction for evictions. At least `reserved_pids`
-    process ids are left to the machine. CPU is a weight, since pods may use idle CPU time. A resource that is not in
-    `capacity` is not limited. Mirrors cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with the
-    default enforceNodeAllocatable. Difference: without systemReserved or kubeReserved, the kubelet leaves no process
-    ids to the machine.
+    `capacity` is the kubelet's allocatable, before its deduction for evictions. At least `reserved_pids` process ids
+    are left to the machine. CPU is a weight, since pods may use idle CPU time. A resource that is not in `capacity` is
+    not limited. Mirrors cm/node_container_manager_linux.go, v1.36, getCgroupConfigInternal, with the default
+    enforceNodeAllocatable. Difference: without systemReserved or kubeReserved, the kubelet leaves no process ids to the
+    machine.
     """
     pages = {name: parse_quantity(str(amount)) for name, amount in capacity.items() if name.startswith(HUGE_PAGES)}
     return CgroupLimits(

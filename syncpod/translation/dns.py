@@ -4,7 +4,7 @@ Mirrors network/dns/dns.go, v1.36. If no cluster DNS is set, ClusterFirst falls 
 kubelet. Difference: a kubelet then emits the event MissingClusterDNS for its node, and at each sandbox of a pod with
 this policy. It is the default policy, so nearly every pod of a node without a cluster would have the event. Here the
 node's workflow has one such event for each start of its worker, and a pod has it only with ClusterFirstWithHostNet. A
-pod of a Kubernetes cluster has it as under a kubelet.
+pod of a Kubernetes cluster has the event as under a kubelet.
 """
 
 from collections.abc import Iterable

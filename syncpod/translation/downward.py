@@ -62,10 +62,9 @@ def resource_value(
 ) -> str:
     """Return a request or limit of a container, divided by the divisor and rounded up.
 
-    In place of a limit of 0, or without one, the pod-level limit counts, or else the node's capacity
-    (kubelet_resources.go, v1.36, defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go,
-    ExtractContainerResourceValue). A request that is not set is 0. Raises :class:`ContainerConfigError` for an unknown
-    resource or container.
+    If a limit is 0 or missing, the pod-level limit counts instead, or else the node's capacity (kubelet_resources.go,
+    v1.36, defaultPodLimitsForDownwardAPI, and pkg/api/v1/resource/helpers.go, ExtractContainerResourceValue). A request
+    that is not set is 0. Raises :class:`ContainerConfigError` for an unknown resource or container.
     """
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not (resource in _RESOURCES or resource.startswith(HUGE_PAGES)):

@@ -1,7 +1,7 @@
 """Refusals of a pod's limits that the runtime cannot enforce, each with the path of its field.
 
 The kubelet's runtimes enforce all limits. But the embedded runtime without access to cgroups creates no container with
-a limit. So it admits no pod with a limit, and a resize may add no limit to a running pod.
+a limit. So a pod with a limit is not admitted, and a resize may add no limit to a running pod.
 """
 
 from __future__ import annotations

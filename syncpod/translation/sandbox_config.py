@@ -16,8 +16,8 @@ from syncpod.translation.security import sandbox_security_context
 def sandbox_config(pod: Pod, *, attempt: int, node: NodeContext, incarnation: str) -> PodSandboxConfig:
     """Return the sandbox's config; equal arguments give equal configs.
 
-    RunPodSandbox has it, and again each CreateContainer and PullImage for that sandbox. ``node.host.resolver`` is the
-    host's current resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
+    RunPodSandbox sends it, and so does each CreateContainer and PullImage for that sandbox. ``node.host.resolver`` is
+    the host's current resolver. Raises :class:`SandboxConfigError` for a host name that the kernel does not accept, and
     :class:`~syncpod.translation.paths.UnsafeName` for names that lead out of their directories.
     """
     meta = pod.metadata

@@ -30,7 +30,7 @@ class Claim:
     ref: ObjectRef
     group: int | None = None
     only_if_root_differs: bool = False
-    """True if a volume whose directory belongs to the group already is left as it is (OnRootMismatch)."""
+    """True to leave the volume as it is if its directory belongs to the group already (OnRootMismatch)."""
     is_read_only: bool = False
 
 

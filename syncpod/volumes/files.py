@@ -16,7 +16,7 @@ from syncpod.volumes.writer import DATA, write
 
 ON_DISK = 0o777
 IN_MEMORY = 0o1777
-"""Mode of the volume's directory, as the kubelet's emptyDirs have it. Containers have it mounted read-only anyway."""
+"""Mode of the volume's directory, that of the kubelet's emptyDirs. In containers the directory is read-only anyway."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,9 +161,9 @@ def payload(sources: Sequence[Source], objects: Objects, mode: int) -> Payload:
 
 
 def _counted(sources: Iterable[Source]) -> Iterator[Source]:
-    """Yield the sources, whose texts are made one by one, as long as their sum is not too large.
+    """Yield the sources. Their texts are made one by one.
 
-    Then raise PayloadError.
+    Raises PayloadError once the texts are too large together.
     """
     size = 0
     for source in sources:

@@ -60,8 +60,8 @@ def propagates(own: Iterable[Mount], theirs: Collection[Mount], place: Path) -> 
 def has_no_more_rights(other: int) -> bool:
     """Return whether the process with this pid has no more rights than this one: the same user, no more capabilities.
 
-    Capabilities count only in this process's user namespace: a rootless runtime has its own. False if that is not
-    known. Raises nothing.
+    Capabilities in a user namespace of its own, which a rootless runtime has, do not count. False if that is not known.
+    Raises nothing.
     """
     try:
         if Path(f"/proc/{other}").stat().st_uid != os.geteuid():

@@ -132,9 +132,9 @@ def nano_cores(earlier: CpuReading, later: CpuReading) -> int | None:
 def directory_usage(*directories: Path, at_most: int = 100_000) -> DirectoryUsage | None:
     """Measure directories of one file system together: a container's writable layers.
 
-    None if all are gone, or if they have more than `at_most` entries, which take about a second: then only a wrong
-    number would be possible. Each inode counts once, symlinks are not followed, and other file systems are not entered.
-    An entry that vanishes meanwhile or cannot be read is left out.
+    None if all are gone, or if they have more than `at_most` entries, whose measurement takes about a second: no number
+    is better than a wrong one. Each inode counts once, symlinks are not followed, and other file systems are not
+    entered. An entry that vanishes meanwhile or cannot be read is left out.
     """
     inodes: set[int] = set()
     blocks = 0

@@ -178,7 +178,7 @@ def _spare(directory: Path, limit: int) -> None:
 
 
 def _set_unless_idle(what: str, file: Path, value: str) -> None:
-    """Set a value. Without swap accounting, ignore a swap limit of 0 or of no limit."""
+    """Set a value. Without swap accounting, ignore a swap limit that is 0 or unlimited."""
     if file.name == "memory.swap.max" and value in ("0", "max") and not file.exists():
         return
     files.set_value(what, file, value)

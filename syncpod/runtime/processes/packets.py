@@ -15,7 +15,7 @@ class Word:
 
     # Sent by the server:
     ATTACH = b"a"
-    """Attach: send the container's output from now on, and accept packets STDIN, of which the last one is empty.
+    """Attach: send the container's output from now on, and accept STDIN packets, of which the last one is empty.
 
     ENDED follows when the container has ended, or when the end of the input detaches the client."""
     STDIN = b"0"

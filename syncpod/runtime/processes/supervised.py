@@ -259,8 +259,8 @@ class Supervised:
         """Withdraw a specification that a supervisor has claimed but not started; False if it has started meanwhile.
 
         A supervisor first records the processes, then checks that the specification is still in place, and only then
-        runs the program. This method moves the specification first, then checks for the record. So at least one of both
-        notices the other.
+        runs the program. This method moves the specification first, then checks for the record. So at least one of the
+        two notices the other.
         """
         known = records.read_spec(directory)
         aside = directory / (records.SPEC + ".withdrawn")

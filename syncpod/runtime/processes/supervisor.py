@@ -176,7 +176,7 @@ class Supervisor:
         self._accept(self._line)
 
     def _withdrawn(self) -> bool:
-        """Return whether a server has withdrawn the specification (`Supervised.find`) because we were too late."""
+        """Return whether a server has withdrawn the specification (`Supervised.find`) because of a late start."""
         try:
             return (self._directory / SPEC).stat().st_ino != self._specification
         except FileNotFoundError:

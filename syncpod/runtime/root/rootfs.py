@@ -72,7 +72,7 @@ def enter(
 
 
 def written_to(directory: Path) -> tuple[Path, ...]:
-    """Return the directories that receive a container's writes to its own root; none if it has none.
+    """Return the directories that receive a container's writes to its own root; none without such a root.
 
     The paths are for processes outside its mount namespace. There the root directory only has entries that were made in
     it, such as /tmp.

@@ -76,7 +76,7 @@ class Hang:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """A part of the calls, by a rate, fail before they have any effect."""
+    """Calls fail at a certain rate, before they have any effect."""
 
     rate: float
     """0 = never, 1 = always."""
