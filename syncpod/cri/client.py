@@ -267,7 +267,7 @@ class CriClient(CriRuntime):
                 return
 
     async def _make_record(self, lost: RecordLost) -> None:
-        """Make the record of a container in containerd. Raises `lost` if the runtime lacks that call, CriError."""
+        """Make the record of a container in containerd. Raises CriError, and `lost` if the runtime lacks that call."""
         record = containers_pb2.Record(id=lost.container_id, runtime=_ANY_RUNTIME, spec=_ANY_SPEC)
         request = containers_pb2.CreateRecordRequest(container=record)
         try:

@@ -63,7 +63,7 @@ class Response:
     async def body(self, limit: int) -> bytes:
         """Read the body's first bytes: by its length, in chunks, or until the connection ends.
 
-        Raises :class:`NotHttp` if the body is cut off or its chunks are invalid, OSError.
+        Raises OSError, and :class:`NotHttp` if the body is cut off or its chunks are invalid.
         """
         if self.status in _WITHOUT_BODY or self.status == 101:
             return b""

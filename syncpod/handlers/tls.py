@@ -71,7 +71,7 @@ class TlsConnection:
         return await self._through(self._read)
 
     async def _through(self, call: Callable[[], _T]) -> _T:
-        """Repeat a call of OpenSSL's until it needs no more bytes from the server."""
+        """Repeat a call of OpenSSL until it needs no more bytes from the server."""
         data: bytes | None = None
         while True:
             outcome, sent = await _SHARES.run(self._uid, partial(self._try, call, data))

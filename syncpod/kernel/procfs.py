@@ -90,7 +90,7 @@ def _table(text: str) -> Mapping[str, str]:
 def read_task_limit(proc: Path = PROC) -> int:
     """Return the kernel's maximum number of tasks: the lesser of pid_max and threads-max, or the only one that exists.
 
-    Mirrors stats/pidlimit, v1.36, Stats. Raises FileNotFoundError if neither exists, OSError, ValueError.
+    Mirrors stats/pidlimit, v1.36, Stats. Raises OSError, which is FileNotFoundError if neither exists, and ValueError.
     """
     files = [proc / "sys/kernel" / name for name in ("pid_max", "threads-max")]
     found = [int(file.read_text()) for file in files if file.exists()]

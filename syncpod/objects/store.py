@@ -97,8 +97,8 @@ class ObjectStore:
     def put(self, wanted: ConfigMap | Secret) -> Change:
         """Store an admitted object, replacing one of the same name; it is on disk when this returns.
 
-        Raises ObjectRefused for a change of an immutable field or for too many Secrets, ValueError for an invalid name,
-        ObjectUnreadable.
+        Raises ObjectUnreadable, ValueError for an invalid name, and ObjectRefused for a change of an immutable field or
+        for too many Secrets.
         """
         with self._locked(wanted.kind):
             kept, change = self._replaced(wanted)

@@ -39,8 +39,8 @@ def make_claim(claim: Claim, store: ObjectStore) -> None:
 
     Mirrors volume/local/local.go, v1.36, SetUpAt, and host_path.go. Differences: a container gets a local volume's
     directory itself, without an intermediate mount; a block device is not formatted, nor held by a loop device; and
-    fsGroup is applied for each pod, not only for the first. Raises PayloadError as long as the place is not known,
-    HostPathUnfit, OSError.
+    fsGroup is applied for each pod, not only for the first. Raises HostPathUnfit, OSError, and PayloadError as long as
+    the place is not known.
     """
     place = _place(claim.ref, store)
     path = Path(place.path)

@@ -258,7 +258,7 @@ def _digest(value: object, where: str) -> str:
 
 
 def _document(source: Source, blob: Descriptor) -> bytes:
-    """Read a whole blob. Raises ArchiveInvalid if it does not match its descriptor, FileNotFoundError."""
+    """Read a whole blob. Raises FileNotFoundError, and ArchiveInvalid if it does not match its descriptor."""
     with source.open(blob.name) as file:
         data = file.read(_LONGEST_DOCUMENT + 1)
     if len(data) > _LONGEST_DOCUMENT:
@@ -296,7 +296,7 @@ def _object(document: Mapping[str, Any], field: str, name: str) -> dict[str, Any
 
 
 def _names(entry: Mapping[str, Any], field: str) -> tuple[str, ...]:
-    """Return a list of names in a manifest.json that may be missing, or null."""
+    """Return a list of names in a manifest.json; the list may be missing, or null."""
     value = entry.get(field)
     if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
         raise ArchiveInvalid(f"manifest.json: {field}: must be a list of strings")

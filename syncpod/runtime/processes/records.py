@@ -41,7 +41,7 @@ class Level(Enum):
     """The isolation of a container's process."""
 
     NAMESPACES = "namespaces"
-    """Its own root directory, mounts and host name."""
+    """The process has its own root directory, mounts and host name."""
     USER_NAMESPACES = "user namespaces"
     """As NAMESPACES but without root, in a user namespace that maps our user to itself."""
     PLAIN = "plain"

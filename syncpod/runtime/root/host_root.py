@@ -56,7 +56,7 @@ class _HostRoot:
         _keep_resolver(self._root)
 
     def _show(self, entry: os.DirEntry[str], parent: Path | None = None) -> None:
-        """Show one entry of the host's, in the new root or in a recreated directory."""
+        """Show one entry of the host in the new root or in a recreated directory."""
         target = (parent or self._root.path) / entry.name
         top = parent is None
         if (top and entry.name in _FRESH) or entry.path == self._root.hidden:
@@ -73,7 +73,7 @@ class _HostRoot:
             self._show_directory(entry.path, target)
 
     def _show_file(self, entry: os.DirEntry[str], target: Path) -> None:
-        """Copy a small file; mount a larger or special file of the host's, such as a socket, read-only."""
+        """Copy a small file of the host; mount a larger one, or a special one such as a socket, read-only."""
         with contextlib.suppress(OSError):
             if entry.is_file() and entry.stat().st_size <= _COPY_BYTES and self._copies < _COPIES:
                 shutil.copyfile(entry.path, target)
@@ -87,7 +87,7 @@ class _HostRoot:
             libc.make_read_only(str(target), recursive=False)
 
     def _show_directory(self, path: str, target: Path) -> None:
-        """Show a directory of the host's, and the mounts beneath it; under a private layer if possible."""
+        """Show a host directory, and the mounts beneath it; under a private layer if possible."""
         points = self._mounted_beneath(path)
         # An upper layer must not be inside its own lower one.
         holds_state = is_beneath(self._root.hidden, path) and not any(

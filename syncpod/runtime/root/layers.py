@@ -49,7 +49,7 @@ class RootLayers:
         self._layers.mkdir(mode=0o700)
 
     def share(self, path: str, target: Path) -> None:
-        """Show a directory of the host's without a layer."""
+        """Show a host directory without a layer."""
         target.mkdir(exist_ok=True)
         libc.bind_recursively(path, str(target))
         self.shared.append(path)
@@ -77,7 +77,7 @@ class RootLayers:
         return False
 
     def _without_state(self, path: str, layer: Path) -> str:
-        """Mount a view of a directory of the host's without the containers' state; return its path. Raises OSError.
+        """Mount a view of a host directory without the containers' state; return the view's path. Raises OSError.
 
         The view is an overlay with a single whiteout. So the private layer over the view is not inside its own lower
         layer.
