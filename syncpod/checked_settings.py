@@ -17,8 +17,7 @@ from syncpod.node.capacity import CapacityInvalid, parse_capacity, parse_reserve
 from syncpod.node.labels import NodeLabelsInvalid, node_labels, parse_node_labels
 from syncpod.node.verification import Verification, VerificationInvalid
 from syncpod.settings.node import ImagePullSettings, NodeSettings
-from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import (
+from syncpod.settings.table import (
     ALLOWED_UNSAFE_SYSCTLS,
     CAPACITY,
     IMAGE_VERIFICATION_ALLOWLIST,
@@ -28,6 +27,7 @@ from syncpod.settings.variables import (
     RESERVED,
     SHUTDOWN_GRACE,
 )
+from syncpod.settings.values import SettingsInvalid
 from syncpod.translation.sysctls import AllowedSysctls, SysctlPatternInvalid, allowed_sysctls
 
 
@@ -48,7 +48,7 @@ def labels(settings: NodeSettings) -> Mapping[str, str]:
     try:
         return node_labels(settings.node, parse_node_labels(settings.node_labels))
     except NodeLabelsInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--node-labels or {NODE_LABELS})") from wrong
+        raise NODE_LABELS.refused(wrong) from wrong
 
 
 def parsed_capacity(settings: NodeSettings) -> Mapping[str, int]:
@@ -56,7 +56,7 @@ def parsed_capacity(settings: NodeSettings) -> Mapping[str, int]:
     try:
         return parse_capacity(settings.capacity)
     except CapacityInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--capacity or {CAPACITY})") from wrong
+        raise CAPACITY.refused(wrong) from wrong
 
 
 def parsed_reserved(settings: NodeSettings) -> Mapping[str, int]:
@@ -64,7 +64,7 @@ def parsed_reserved(settings: NodeSettings) -> Mapping[str, int]:
     try:
         return parse_reserved(settings.reserved)
     except CapacityInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--reserved or {RESERVED})") from wrong
+        raise RESERVED.refused(wrong) from wrong
 
 
 def taints(settings: NodeSettings) -> tuple[Taint, ...]:
@@ -72,7 +72,7 @@ def taints(settings: NodeSettings) -> tuple[Taint, ...]:
     try:
         return parse_taints(settings.register_with_taints)
     except TaintsInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--register-with-taints or {REGISTER_WITH_TAINTS})") from wrong
+        raise REGISTER_WITH_TAINTS.refused(wrong) from wrong
 
 
 def shutdown_periods(settings: NodeSettings) -> Periods:
@@ -80,7 +80,7 @@ def shutdown_periods(settings: NodeSettings) -> Periods:
     try:
         return parse_shutdown_periods(settings.shutdown_grace)
     except ShutdownPeriodsInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--shutdown-grace-by-priority or {SHUTDOWN_GRACE})") from wrong
+        raise SHUTDOWN_GRACE.refused(wrong) from wrong
 
 
 def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
@@ -88,7 +88,7 @@ def sysctls(settings: NodeSettings, release: str) -> AllowedSysctls:
     try:
         return allowed_sysctls(release, settings.allowed_unsafe_sysctls)
     except SysctlPatternInvalid as wrong:
-        raise SettingsInvalid(f"{wrong} (--allowed-unsafe-sysctls or {ALLOWED_UNSAFE_SYSCTLS})") from wrong
+        raise ALLOWED_UNSAFE_SYSCTLS.refused(wrong) from wrong
 
 
 def verification(pulls: ImagePullSettings) -> Verification:

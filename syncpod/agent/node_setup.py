@@ -21,8 +21,8 @@ from syncpod.node.host import read_host, require_own_addresses
 from syncpod.node.pod_cgroups import pids_unlimited
 from syncpod.settings.directories import is_in_memory, make_memory_directory
 from syncpod.settings.node import ImageGcSettings, NodeSettings
+from syncpod.settings.table import MEMORY_DIR, NODE_IP, POD_MAX_PIDS
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import MEMORY_DIR, NODE_IP, POD_MAX_PIDS
 from syncpod.translation.context import ClusterDns, Host, NodeContext
 from syncpod.translation.features import recursive_read_only_handlers
 from syncpod.volumes.visibility import has_no_more_rights, mounts_reach, shares_mounts

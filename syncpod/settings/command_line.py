@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.table import SETTINGS, Setting
+from syncpod.settings.node import ALLOW_FOREIGN_KUBELET, NodeSettings, node_settings
+from syncpod.settings.setting import Setting
+from syncpod.settings.table import SETTINGS
 
 ReadSettings = Callable[[Mapping[str, str]], NodeSettings]
 """Returns the settings, given the environment. Raises SettingsInvalid."""
@@ -28,12 +30,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state-dir", help="where the node keeps its state (SYNCPOD_STATE_DIR)")
     for setting in SETTINGS:
         _add(parser, setting)
-    parser.add_argument(
-        "--allow-foreign-kubelet",
-        action="store_true",
-        default=None,
-        help="serve beside a kubelet on the same runtime, although a kubelet kills pods that are not its own",
-    )
+    parser.add_argument(ALLOW_FOREIGN_KUBELET.flag, action="store_true", default=None, help=ALLOW_FOREIGN_KUBELET.help)
     parser.add_argument(
         "--adopt-cluster",
         action="store_true",
@@ -43,19 +40,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(parser: argparse.ArgumentParser, setting: Setting) -> None:
+def _add(parser: argparse.ArgumentParser, setting: Setting[Any]) -> None:
     """Add the flag of a setting and, if it has one, the flag that removes the setting."""
     if setting.switch:
         text = f"{setting.help} ({setting.variable}={setting.switch})"
         given = setting.switch == "true"
         parser.add_argument(setting.flag, dest=setting.name, action="store_const", const=given, help=text)
     else:
+        words = setting.default if setting.default_words is None else setting.default_words
         parser.add_argument(
             setting.flag,
             dest=setting.name,
             metavar=setting.metavar,
             choices=setting.choices,
-            help=f"{setting.help} ({setting.variable}{setting.default and f'; default: {setting.default}'})",
+            help=f"{setting.help} ({setting.variable}{words and f'; default: {words}'})",
         )
     if setting.none:
         parser.add_argument(setting.none, dest=setting.name, action="store_const", const="", help=setting.none_help)

@@ -15,9 +15,11 @@ from typing import Final
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.mountinfo import read_mounts
 from syncpod.kernel.ownership import NotOurs, require_ours
-from syncpod.settings.values import SettingsInvalid, absolute_path
-from syncpod.settings.variables import MEMORY_DIR, STATE_DIR
+from syncpod.settings.table import MEMORY_DIR
+from syncpod.settings.values import SettingsInvalid
 
+STATE_DIR: Final = "SYNCPOD_STATE_DIR"
+"""The environment variable that names a state directory."""
 NODE_FILE: Final = "node.json"
 """The file in a state directory with its node's name and machine (`syncpod.agent.takeover.lock`)."""
 PLACE_FILE: Final = "place.json"
@@ -42,8 +44,8 @@ def memory_directory(state_dir: Path, environ: Mapping[str, str]) -> Path:
     the user's runtime directory (as root: /run) or /dev/shm, the first that is a memory file system; else below the
     state directory. The worker and the command line get the same answer. Raises SettingsInvalid.
     """
-    if named := environ.get(MEMORY_DIR):
-        return absolute_path("memory directory", named, state_dir)
+    if environ.get(MEMORY_DIR.variable):
+        return MEMORY_DIR.read(environ)
     user = os.geteuid()
     own = hashlib.sha256(os.path.realpath(state_dir).encode()).hexdigest()[:12]
     private = "/run" if user == 0 else environ.get("XDG_RUNTIME_DIR", "")

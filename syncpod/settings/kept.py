@@ -15,8 +15,7 @@ from typing import Final
 
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.os_errors import sentence_of
-from syncpod.settings import variables as v
-from syncpod.settings.table import BY_VARIABLE
+from syncpod.settings.table import BY_VARIABLE, ENCRYPT, NODE, RUNTIME_ENDPOINT, SIGNED
 from syncpod.settings.values import SettingsInvalid
 
 FILE_NAME: Final = "node-settings.json"
@@ -40,22 +39,22 @@ class KeptSettings:
     @property
     def node(self) -> str:
         """The node's name."""
-        return self.variables.get(v.NODE, "")
+        return self.variables.get(NODE.variable, "")
 
     @property
     def signed(self) -> bool:
         """Whether its commands must be signed."""
-        return self.variables.get(v.SIGNED, "") == "true"
+        return self.variables.get(SIGNED.variable, "") == "true"
 
     @property
     def encrypts(self) -> bool:
         """Whether its data in Temporal is encrypted."""
-        return self.variables.get(v.ENCRYPT, "") == "true"
+        return self.variables.get(ENCRYPT.variable, "") == "true"
 
     @property
     def endpoint(self) -> str:
         """The runtime's socket, as ``unix:///path``."""
-        return self.variables.get(v.RUNTIME_ENDPOINT, "")
+        return self.variables.get(RUNTIME_ENDPOINT.variable, "")
 
 
 def write_kept_settings(state_dir: Path, kept: KeptSettings) -> None:
@@ -131,7 +130,7 @@ def other_signing(node: str, state_dir: Path, *, signed: bool) -> str:
     has, wanted = ("plain", "signed") if signed else ("signed", "plain")
     return (
         f"node {node} of state directory {state_dir} has pods that take {has} commands, so it cannot take {wanted} "
-        f"ones: start it as before ({v.SIGNED} says which), or end the pods first (`syncpod down`, or "
+        f"ones: start it as before ({SIGNED} says which), or end the pods first (`syncpod down`, or "
         "`syncpod delete pods --all`)"
     )
 

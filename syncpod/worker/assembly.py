@@ -64,8 +64,8 @@ from syncpod.redaction import of_process
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
 from syncpod.settings.membership import read_membership
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.table import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import NODE, RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import WorkerRecord, write_worker_record
 from syncpod.signing.codec_server import CodecServer
 from syncpod.signing.keys import EncryptingKeys, make_signing_keys
@@ -414,7 +414,9 @@ def _note_version(settings: NodeSettings, record: WorkerRecord, runtime: Runtime
 
 def _keep(settings: NodeSettings, kept: KeptSettings, endpoint: str) -> None:
     """Keep the node's settings for its next start. Raises CannotServe: on a full disk no pod could start either."""
-    kept = replace(kept, variables={**settings.given, NODE: settings.node, RUNTIME_ENDPOINT: endpoint})
+    kept = replace(
+        kept, variables={**settings.given, NODE.variable: settings.node, RUNTIME_ENDPOINT.variable: endpoint}
+    )
     try:
         if kept != read_kept_settings(settings.state_dir):
             write_kept_settings(settings.state_dir, kept)

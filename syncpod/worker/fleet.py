@@ -29,9 +29,8 @@ from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.kernel.os_errors import is_of_the_machine, sentence_of
 from syncpod.kernel.process_log import SentencesInLog, log_printable
 from syncpod.kernel.service_notification import notify_ready
-from syncpod.settings.directories import default_state_dir, require_no_copy
+from syncpod.settings.directories import STATE_DIR, default_state_dir, require_no_copy
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import STATE_DIR
 from syncpod.temporal.foreign_tasks import ForeignTasks
 from syncpod.temporal.missing_key import MissingKey
 from syncpod.temporal.one_activation import OneActivation

@@ -21,7 +21,7 @@ from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import Intent
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.membership import membership_file
-from syncpod.settings.variables import CGROUP_PARENT, NODE
+from syncpod.settings.table import CGROUP_PARENT, NODE
 from syncpod.translation.context import NodeContext
 from tests.cli.conftest import program
 from tests.cli.machine import remains
@@ -61,7 +61,7 @@ def test_a_purge_that_could_not_remove_cgroups_is_repeated_with_the_same_setting
     """Once the directory has gone, nothing names the cgroups any more."""
     state, tried = tmp_path / "state", list[tuple[str, bool]]()
     prepare(state)
-    write_kept_settings(state, KeptSettings({NODE: "vm-purged", CGROUP_PARENT: "purged-pods"}))
+    write_kept_settings(state, KeptSettings({NODE.variable: "vm-purged", CGROUP_PARENT.variable: "purged-pods"}))
 
     def remove(node: NodeContext) -> None:
         tried.append((node.cgroup_parent, (state / MARK).exists()))

@@ -18,7 +18,7 @@ from syncpod.cli.machine.worker_process import _not_ready
 from syncpod.kernel.procfs import ProcessIdentity, identify
 from syncpod.settings.kept import KeptSettings, write_kept_settings
 from syncpod.settings.node import node_settings
-from syncpod.settings.variables import MANIFEST_DIR
+from syncpod.settings.table import MANIFEST_DIR
 
 BEFORE = "2026-11-01 00:00:00,000 ERROR syncpod.x: of an earlier worker\nsyncpod worker: of an earlier worker\n"
 READY = "worker ready: node n1, runtime containerd 2.4.2 at unix:///a, Temporal b namespace default, task queue q\n"
@@ -140,6 +140,6 @@ def test_a_worker_whose_command_was_ended_before_it_served_is_waited_for(
 def test_a_worker_that_is_to_follow_no_directory_is_told_so_whatever_the_node_was_started_with(tmp_path: Path) -> None:
     node = node_settings({}, state_dir=str(tmp_path), node="n1", manifest_dir="/manifests", node_labels="a=b")
     assert "--manifests=/manifests" in worker_process._arguments(node, "unix:///r.sock")
-    write_kept_settings(tmp_path, KeptSettings({MANIFEST_DIR: "/manifests"}))
+    write_kept_settings(tmp_path, KeptSettings({MANIFEST_DIR.variable: "/manifests"}))
     changed = worker_process._arguments(replace(node, manifest_dir=None), "unix:///r.sock")
     assert "--no-manifests" in changed and "--node-labels=a=b" in changed

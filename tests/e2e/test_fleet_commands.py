@@ -22,8 +22,8 @@ from syncpod.gate.gate import fleet_directory
 from syncpod.messages.fleet import FLEET_QUEUE, fleet_node_id
 from syncpod.messages.remote_command import REMOTE_COMMAND_WORKFLOW, RemoteCommand, remote_command_id
 from syncpod.messages.workload import WORKLOAD_WORKFLOW
+from syncpod.settings.directories import STATE_DIR
 from syncpod.settings.membership import keep_membership
-from syncpod.settings.variables import STATE_DIR
 from syncpod.signing.keys import make_signing_keys
 from syncpod.temporal.plugin import DATA_CONVERTER
 from tests.e2e.test_fleet import FleetOfOne, Node, pod, words

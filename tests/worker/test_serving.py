@@ -30,7 +30,7 @@ from syncpod.messages.identity import node_task_queue, pod_workflow_id
 from syncpod.settings.kept import KeptSettings
 from syncpod.settings.node import node_settings
 from syncpod.settings.process_records import RuntimeRecord, running_runtime, write_runtime
-from syncpod.settings.variables import RUNTIME_ENDPOINT
+from syncpod.settings.table import RUNTIME_ENDPOINT
 from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.plugin import DATA_CONVERTER
 from syncpod.temporal.queries import AskAgain
@@ -128,11 +128,13 @@ async def test_a_worker_waits_for_an_unready_runtime_and_says_so_once(
 async def test_a_worker_waits_for_its_nodes_runtime_even_if_the_socket_is_missing(
     tmp_path: Path, endpoint: str
 ) -> None:
-    settings = node_settings({RUNTIME_ENDPOINT: endpoint}, state_dir=str(tmp_path), node="n1")
+    settings = node_settings({RUNTIME_ENDPOINT.variable: endpoint}, state_dir=str(tmp_path), node="n1")
     with pytest.raises(RuntimeAway, match=r"was started with does not answer at unix:///run/nowhere.sock \(missing\)"):
-        await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: NOWHERE}), {})
+        await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT.variable: NOWHERE}), {})
     with pytest.raises(preconditions.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
-        await preconditions.find_runtime(settings, KeptSettings({RUNTIME_ENDPOINT: "unix:///run/other.sock"}), {})
+        await preconditions.find_runtime(
+            settings, KeptSettings({RUNTIME_ENDPOINT.variable: "unix:///run/other.sock"}), {}
+        )
 
 
 async def test_a_worker_finds_the_embedded_runtime_that_runs_in_its_state_directory(
@@ -160,7 +162,7 @@ async def test_a_worker_takes_the_running_embedded_runtime_only_if_none_is_named
     with pytest.raises(RuntimeAway, match=rf"\(pid {me.pid}\) does not answer at unix://{there} \(missing\)"):
         await preconditions.find_runtime(settings, KeptSettings(), {})
     with pytest.raises(preconditions.CannotServe, match=r"no container runtime at /run/nowhere.sock \(missing\)"):
-        await preconditions.find_runtime(settings, KeptSettings(), {RUNTIME_ENDPOINT: NOWHERE})
+        await preconditions.find_runtime(settings, KeptSettings(), {RUNTIME_ENDPOINT.variable: NOWHERE})
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(there))
         listener.listen()

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import worker
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.table import BY_NAME, SETTINGS, Setting, as_arguments, first_difference
+from syncpod.settings.setting import Setting
+from syncpod.settings.table import BY_NAME, SETTINGS, as_arguments, first_difference
 
 VALUES = {
     "node": "n1",
@@ -87,7 +89,7 @@ def test_each_setting_has_a_value_here() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_a_worker_is_given_what_was_said_of_its_node(setting: Setting, tmp_path: Path) -> None:
+def test_a_worker_is_given_what_was_said_of_its_node(setting: Setting[Any], tmp_path: Path) -> None:
     """Whether the flag or the variable gave it: `up` starts the worker by arguments, made from the node's settings."""
     said = VALUES[setting.name]
     by_variable = node_settings({setting.variable: said}, state_dir=str(tmp_path))
@@ -95,8 +97,15 @@ def test_a_worker_is_given_what_was_said_of_its_node(setting: Setting, tmp_path:
     assert worker_settings(tmp_path, as_arguments(by_variable.given, {})) == by_variable
 
 
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_an_empty_variable_is_one_that_is_not_set(setting: Setting[Any], tmp_path: Path) -> None:
+    """A unit's environment may have ``SYNCPOD_POD_CGROUPS=``, which is no decision."""
+    unset = node_settings({}, state_dir=str(tmp_path))
+    assert node_settings({setting.variable: ""}, state_dir=str(tmp_path)) == unset
+
+
 @pytest.mark.parametrize("setting", [each for each in SETTINGS if each.may_be_none], ids=lambda setting: setting.name)
-def test_what_is_taken_back_is_not_taken_from_the_environment(setting: Setting, tmp_path: Path) -> None:
+def test_what_is_taken_back_is_not_taken_from_the_environment(setting: Setting[Any], tmp_path: Path) -> None:
     environ = {setting.variable: VALUES[setting.name]}
     flags: dict[str, str | bool | None] = {setting.name: ""}
     taken_back = node_settings(

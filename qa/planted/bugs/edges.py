@@ -178,12 +178,12 @@ BUGS = (
         tests=("tests/worker/test_node_settings.py",),
     ),
     Plant(
-        name="keeps-no-dead-instance",
+        name="measures-as-often-as-it-cleans-up",
         room="syncpod/housekeeping_settings",
         file="syncpod/housekeeping_settings.py",
-        before="    if kept < 1:",
-        after="    if kept < 0:",
-        harm="A node that is told to keep no dead instance of a container removes what the next decision depends on.",
+        before="eviction_period: float = of(table.EVICTION_MONITORING_PERIOD)",
+        after="eviction_period: float = of(table.CONTAINER_GC_PERIOD)",
+        harm="Memory is measured once a minute, and the kernel kills containers before the node has evicted a pod.",
         tests=("tests/agent/test_housekeeping.py",),
     ),
     Plant(

@@ -28,8 +28,8 @@ from syncpod.kubernetes.client_certificates import issuer_of_node
 from syncpod.kubernetes.kubeconfig import Kubeconfig
 from syncpod.node.pod_threads import PodThreads
 from syncpod.settings.node import NodeSettings, PortAccess
-from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import (
+from syncpod.settings.setting import Setting
+from syncpod.settings.table import (
     ANONYMOUS_AUTH,
     AUTHORIZATION_MODE,
     CLIENT_CA_FILE,
@@ -38,6 +38,7 @@ from syncpod.settings.variables import (
     TLS_CERT_FILE,
     TLS_PRIVATE_KEY_FILE,
 )
+from syncpod.settings.values import SettingsInvalid
 from syncpod.translation.context import NodeContext
 
 log = logging.getLogger(__name__)
@@ -182,15 +183,15 @@ def _issued(settings: NodeSettings) -> str:
     return pair
 
 
-def _read(name: str, path: Path) -> str:
+def _read(setting: Setting[Path | None], path: Path) -> str:
     """Return the text of a file of certificates. Raises SettingsInvalid."""
     try:
         with path.open("rb") as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise SettingsInvalid(f"{name}={path}: larger than {_LARGEST >> 20} MiB: no certificates")
+            raise SettingsInvalid(f"{setting}={path}: larger than {_LARGEST >> 20} MiB: no certificates")
         return text.decode()
     except OSError as error:
-        raise SettingsInvalid(f"{name}={path}: {error.strerror}") from None
+        raise SettingsInvalid(f"{setting}={path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise SettingsInvalid(f"{name}={path}: must be certificates in PEM") from None
+        raise SettingsInvalid(f"{setting}={path}: must be certificates in PEM") from None

@@ -17,7 +17,7 @@ from syncpod.gate.record import GateRecord, read_gate_record
 from syncpod.gate.sealing_keys import FleetSealingKeys
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.settings.invitation import Invitation, invitation_text, write_invitation
-from syncpod.settings.values import SettingsInvalid, days_or_duration
+from syncpod.settings.values import Names, SettingsInvalid, days_or_duration
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -55,7 +55,7 @@ def invite_node(node: str, life: str, gate: str, output: str, state_dir: str) ->
 def _certificate_life(text: str) -> timedelta:
     """Return how long a certificate shall be valid. Raises BadInput."""
     try:
-        life = days_or_duration("--for", {"--for": text}, timedelta())
+        life = days_or_duration(Names("--for", "--for"), text)
     except SettingsInvalid:
         life = timedelta()
     if not timedelta() < life <= AUTHORITY_LIFE:

@@ -32,7 +32,7 @@ from syncpod.cli.temporal.pod_apply import refuse_cordoned
 from syncpod.cli.temporal.pod_waits import lacks_image, sentences, until_settled
 from syncpod.cli.view.progress import Progress
 from syncpod.cli.view.rows import coloured_lines, row_of
-from syncpod.settings.variables import MANIFEST_DIR
+from syncpod.settings.table import MANIFEST_DIR
 from syncpod.settings.worker_record import serving
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def start_all(start: CheckedStart) -> None:
     admissions = manifests.pods
     begun = False
     try:
-        followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR, "")
+        followed = kept_settings(here.state_dir).variables.get(MANIFEST_DIR.variable, "")
         try:
             server, running = _processes(here, start.choice, ports)
         except Failure:

@@ -20,8 +20,8 @@ from syncpod.cli.machine.units_of_node import require_not_installed
 from syncpod.kubernetes.kubeconfig import KubeconfigInvalid, read_kubeconfig, require_usable
 from syncpod.settings.directories import require_own_manifests
 from syncpod.settings.membership import read_membership
+from syncpod.settings.table import SIGNED
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import SIGNED
 
 if TYPE_CHECKING:
     from syncpod.cli.input.manifests import Manifests
@@ -60,7 +60,7 @@ def checked(here: NodeSettings, manifests: Manifests, *, memory_is_named: bool, 
 
 def _is_signed(here: NodeSettings) -> bool:
     """Return whether the node takes only signed commands: if so set, or if the node is new and SYNCPOD_SIGNED unset."""
-    return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED))
+    return here.signed or not (kept_settings(here.state_dir).node or os.environ.get(SIGNED.variable))
 
 
 def _require_kubernetes(here: NodeSettings) -> None:

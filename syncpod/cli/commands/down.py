@@ -12,7 +12,7 @@ from syncpod.cli.input.arguments import read_timeout
 from syncpod.cli.input.options import Node, StateDir
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import memory_directory_of
-from syncpod.settings.variables import MEMORY_DIR
+from syncpod.settings.table import MEMORY_DIR
 
 
 def down(
@@ -38,7 +38,7 @@ def down(
     """
     patience = read_timeout(timeout)
     here = settings(node=node, state_dir=state_dir)
-    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
+    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR.variable)))
     if keep_pods and purge:
         raise BadInput("either --keep-pods or --purge: pods cannot keep running without their state")
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from syncpod.go_durations import parse_go_duration
-from syncpod.settings import variables as v
+from syncpod.settings import table
+from syncpod.settings.setting import Setting
 
 Form = Literal["bool", "int", "number", "text", "duration", "words", "map", "object", "objects"]
 """The type of a value. `words` is a list of strings, `map` is an object whose values are strings, `object` is not
@@ -42,8 +43,8 @@ class Field:
     """Whether `syncpod.cli.kubelet.node_start` derives settings from this field and others."""
 
 
-def _set(path: str, form: Form, variable: str, flag: str = "") -> Field:
-    return Field(path, form, flag, variable)
+def _set(path: str, form: Form, setting: Setting[Any], flag: str = "") -> Field:
+    return Field(path, form, flag, setting.variable)
 
 
 def _derived(path: str, form: Form, flag: str = "") -> Field:
@@ -58,14 +59,21 @@ def _warned(path: str, form: Form, what: str, *true_for: object, flag: str = "")
     return Field(path, form, flag, true_for=true_for, warned=what)
 
 
-def _open(path: str, form: Form, variable: str, flag: str) -> Field:
-    return Field(path, form, flag, variable, true_for=_CLOSED[variable][:1], opens=_CLOSED[variable][1])
+def _open(path: str, form: Form, setting: Setting[Any], flag: str) -> Field:
+    safe, opens = _CLOSED[setting]
+    return Field(path, form, flag, setting.variable, true_for=(safe,), opens=opens)
 
 
-_CLOSED: Final[Mapping[str, tuple[Any, str]]] = {
-    v.ANONYMOUS_AUTH: (False, "anonymous requests are accepted at the kubelet's port"),
-    v.AUTHORIZATION_MODE: ("Webhook", "every known client of the kubelet's port may do everything in every container"),
-    v.READ_ONLY_PORT: (0, "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS"),
+_CLOSED: Final[Mapping[Setting[Any], tuple[Any, str]]] = {
+    table.ANONYMOUS_AUTH: (False, "anonymous requests are accepted at the kubelet's port"),
+    table.AUTHORIZATION_MODE: (
+        "Webhook",
+        "every known client of the kubelet's port may do everything in every container",
+    ),
+    table.READ_ONLY_PORT: (
+        0,
+        "anybody who reaches this port reads the node's pods, their usage and metrics, without TLS",
+    ),
 }
 """Settings that can let strangers in: the safe value, and the things that strangers may do with any other value."""
 _NO_MANAGER: Final = "a node of ours pins no processor and no memory"
@@ -81,7 +89,7 @@ FIELDS: Final = (
     Field(_FLAG_ONLY, "text", "root-dir", derived=True),
     Field(_FLAG_ONLY, "text", "kubeconfig", derived=True),
     # --- where pods come from -----------------------------------------------------------------------------------------
-    _set("staticPodPath", "text", v.MANIFEST_DIR, "pod-manifest-path"),
+    _set("staticPodPath", "text", table.MANIFEST_DIR, "pod-manifest-path"),
     _refused("staticPodURL", "text", "a node of ours reads a directory of manifests", flag="manifest-url"),
     _refused(
         "staticPodURLHeader", "object", "a node of ours reads a directory of manifests", flag="manifest-url-header"
@@ -92,9 +100,9 @@ FIELDS: Final = (
     _refused("runOnce", "bool", "a node of ours runs until it is ended", False, flag="runonce"),
     _warned("configMapAndSecretChangeDetectionStrategy", "text", "ConfigMaps and Secrets are watched", "Watch"),
     # --- the node -----------------------------------------------------------------------------------------------------
-    Field(_FLAG_ONLY, "text", "hostname-override", v.NODE),
-    Field(_FLAG_ONLY, "text", "node-labels", v.NODE_LABELS),
-    Field(_FLAG_ONLY, "text", "node-ip", v.NODE_IP),
+    _set(_FLAG_ONLY, "text", table.NODE, "hostname-override"),
+    _set(_FLAG_ONLY, "text", table.NODE_LABELS, "node-labels"),
+    _set(_FLAG_ONLY, "text", table.NODE_IP, "node-ip"),
     _derived("registerWithTaints", "objects", "register-with-taints"),
     Field(_FLAG_ONLY, "text", "cloud-provider", refused="a node of ours has no cloud provider"),
     _refused("providerID", "text", "a node of ours has no cloud provider", flag="provider-id"),
@@ -123,7 +131,7 @@ FIELDS: Final = (
     _derived("shutdownGracePeriodCriticalPods", "duration"),
     _derived("shutdownGracePeriodByPodPriority", "objects"),
     # --- the runtime --------------------------------------------------------------------------------------------------
-    _set("containerRuntimeEndpoint", "text", v.RUNTIME_ENDPOINT, "container-runtime-endpoint"),
+    _set("containerRuntimeEndpoint", "text", table.RUNTIME_ENDPOINT, "container-runtime-endpoint"),
     _warned(
         "runtimeRequestTimeout",
         "duration",
@@ -144,16 +152,16 @@ FIELDS: Final = (
     _refused("userNamespaces.idsPerPod", "int", "a pod's user namespace gets the runtime's own range of ids"),
     _derived("imageServiceEndpoint", "text", "image-service-endpoint"),
     # --- images -------------------------------------------------------------------------------------------------------
-    _set("imageGCHighThresholdPercent", "int", v.IMAGE_GC_HIGH, "image-gc-high-threshold"),
-    _set("imageGCLowThresholdPercent", "int", v.IMAGE_GC_LOW, "image-gc-low-threshold"),
-    _set("imageMinimumGCAge", "duration", v.IMAGE_GC_MIN_AGE, "minimum-image-ttl-duration"),
-    _set("imageMaximumGCAge", "duration", v.IMAGE_GC_MAX_AGE),
+    _set("imageGCHighThresholdPercent", "int", table.IMAGE_GC_HIGH, "image-gc-high-threshold"),
+    _set("imageGCLowThresholdPercent", "int", table.IMAGE_GC_LOW, "image-gc-low-threshold"),
+    _set("imageMinimumGCAge", "duration", table.IMAGE_GC_MIN_AGE, "minimum-image-ttl-duration"),
+    _set("imageMaximumGCAge", "duration", table.IMAGE_GC_MAX_AGE),
     _derived("serializeImagePulls", "bool", "serialize-image-pulls"),
     _derived("maxParallelImagePulls", "int"),
     _warned("registryPullQPS", "int", "five pulls a second after a burst of ten", 5, flag="registry-qps"),
     _warned("registryBurst", "int", "five pulls a second after a burst of ten", 10, flag="registry-burst"),
-    _set("imagePullCredentialsVerificationPolicy", "text", v.IMAGE_VERIFICATION_POLICY),
-    _set("preloadedImagesVerificationAllowlist", "words", v.IMAGE_VERIFICATION_ALLOWLIST),
+    _set("imagePullCredentialsVerificationPolicy", "text", table.IMAGE_VERIFICATION_POLICY),
+    _set("preloadedImagesVerificationAllowlist", "words", table.IMAGE_VERIFICATION_ALLOWLIST),
     Field(
         _FLAG_ONLY,
         "text",
@@ -168,23 +176,23 @@ FIELDS: Final = (
     ),
     Field(_FLAG_ONLY, "text", "pod-infra-container-image", warned="the runtime chooses the sandbox image"),
     # --- logs ---------------------------------------------------------------------------------------------------------
-    _set("podLogsDir", "text", v.LOG_DIR),
-    _set("containerLogMaxSize", "text", v.CONTAINER_LOG_MAX_SIZE, "container-log-max-size"),
-    _set("containerLogMaxFiles", "int", v.CONTAINER_LOG_MAX_FILES, "container-log-max-files"),
+    _set("podLogsDir", "text", table.LOG_DIR),
+    _set("containerLogMaxSize", "text", table.CONTAINER_LOG_MAX_SIZE, "container-log-max-size"),
+    _set("containerLogMaxFiles", "int", table.CONTAINER_LOG_MAX_FILES, "container-log-max-files"),
     _warned("containerLogMaxWorkers", "int", "logs are rotated one after the other", 1),
     _warned("containerLogMonitorInterval", "duration", "logs are looked at each second", "10s"),
     _derived("logging", "object"),
     Field(_FLAG_ONLY, "text", "logging-format", derived=True),
     # --- eviction -----------------------------------------------------------------------------------------------------
-    _set("evictionSoftGracePeriod", "map", v.EVICTION_SOFT_GRACE_PERIOD, "eviction-soft-grace-period"),
-    _set("evictionMinimumReclaim", "map", v.EVICTION_MINIMUM_RECLAIM, "eviction-minimum-reclaim"),
+    _set("evictionSoftGracePeriod", "map", table.EVICTION_SOFT_GRACE_PERIOD, "eviction-soft-grace-period"),
+    _set("evictionMinimumReclaim", "map", table.EVICTION_MINIMUM_RECLAIM, "eviction-minimum-reclaim"),
     _set(
         "evictionPressureTransitionPeriod",
         "duration",
-        v.EVICTION_PRESSURE_TRANSITION_PERIOD,
+        table.EVICTION_PRESSURE_TRANSITION_PERIOD,
         "eviction-pressure-transition-period",
     ),
-    _set("evictionMaxPodGracePeriod", "int", v.EVICTION_MAX_POD_GRACE_PERIOD, "eviction-max-pod-grace-period"),
+    _set("evictionMaxPodGracePeriod", "int", table.EVICTION_MAX_POD_GRACE_PERIOD, "eviction-max-pod-grace-period"),
     _derived("evictionHard", "map", "eviction-hard"),
     _derived("evictionSoft", "map", "eviction-soft"),
     _derived("mergeDefaultEvictionSettings", "bool"),
@@ -196,13 +204,13 @@ FIELDS: Final = (
         flag="kernel-memcg-notification",
     ),
     # --- limits -------------------------------------------------------------------------------------------------------
-    _set("podPidsLimit", "int", v.POD_MAX_PIDS, "pod-max-pids"),
-    _set("allowedUnsafeSysctls", "words", v.ALLOWED_UNSAFE_SYSCTLS, "allowed-unsafe-sysctls"),
+    _set("podPidsLimit", "int", table.POD_MAX_PIDS, "pod-max-pids"),
+    _set("allowedUnsafeSysctls", "words", table.ALLOWED_UNSAFE_SYSCTLS, "allowed-unsafe-sysctls"),
     _refused("defaultPodSysctls", "object", "a pod names its sysctls itself; a kubelet has the gate for it off", {}),
     _derived("maxPods", "int", "max-pods"),
     _derived("cgroupRoot", "text", "cgroup-root"),
     _warned("cgroupDriver", "text", "the runtime's own is used", "cgroupfs", "systemd", flag="cgroup-driver"),
-    _set("cgroupsPerQOS", "bool", v.POD_CGROUPS, "cgroups-per-qos"),
+    _set("cgroupsPerQOS", "bool", table.POD_CGROUPS, "cgroups-per-qos"),
     _refused("podsPerCore", "int", "use maxPods", 0, flag="pods-per-core"),
     _refused("cpuManagerPolicy", "text", _NO_MANAGER, "none", flag="cpu-manager-policy"),
     _refused("cpuManagerPolicyOptions", "map", _NO_MANAGER, flag="cpu-manager-policy-options"),
@@ -224,7 +232,7 @@ FIELDS: Final = (
     _refused("memorySwap.swapBehavior", "text", "no container gets swap", "NoSwap"),
     _warned("memoryThrottlingFactor", "number", "no container has memory.high, as where no factor is given"),
     _refused("memoryReservationPolicy", "text", "no memory is reserved by QoS class", "None"),
-    _set("singleProcessOOMKill", "bool", v.SINGLE_PROCESS_OOM_KILL),
+    _set("singleProcessOOMKill", "bool", table.SINGLE_PROCESS_OOM_KILL),
     _refused("cpuCFSQuota", "bool", "limits of CPU are enforced", True, flag="cpu-cfs-quota"),
     _refused("cpuCFSQuotaPeriod", "duration", "the period is 100 ms", "100ms", flag="cpu-cfs-quota-period"),
     _refused("seccompDefault", "bool", "a pod names its seccomp profile itself", False, flag="seccomp-default"),
@@ -235,7 +243,7 @@ FIELDS: Final = (
         True,
         flag="local-storage-capacity-isolation",
     ),
-    _set("crashLoopBackOff.maxContainerRestartPeriod", "duration", v.RESTART_BACKOFF_MAX),
+    _set("crashLoopBackOff.maxContainerRestartPeriod", "duration", table.RESTART_BACKOFF_MAX),
     # --- the machine --------------------------------------------------------------------------------------------------
     _derived("failSwapOn", "bool", "fail-swap-on"),
     _derived("failCgroupV1", "bool", "fail-cgroupv1"),
@@ -294,12 +302,12 @@ FIELDS: Final = (
     _warned("contentType", "text", "JSON is sent", "application/json", flag="kube-api-content-type"),
     _warned("tracing", "object", "the OTEL_ variables say where spans go"),
     _warned("showHiddenMetricsForVersion", "text", "no metric is hidden"),
-    _set("port", "int", v.KUBELET_PORT, "port"),
-    _set("tlsCertFile", "text", v.TLS_CERT_FILE, "tls-cert-file"),
-    _set("tlsPrivateKeyFile", "text", v.TLS_PRIVATE_KEY_FILE, "tls-private-key-file"),
-    _set("authentication.x509.clientCAFile", "text", v.CLIENT_CA_FILE, "client-ca-file"),
-    _open("authentication.anonymous.enabled", "bool", v.ANONYMOUS_AUTH, "anonymous-auth"),
-    _set("authentication.webhook.enabled", "bool", v.TOKEN_REVIEWS, "authentication-token-webhook"),
+    _set("port", "int", table.KUBELET_PORT, "port"),
+    _set("tlsCertFile", "text", table.TLS_CERT_FILE, "tls-cert-file"),
+    _set("tlsPrivateKeyFile", "text", table.TLS_PRIVATE_KEY_FILE, "tls-private-key-file"),
+    _set("authentication.x509.clientCAFile", "text", table.CLIENT_CA_FILE, "client-ca-file"),
+    _open("authentication.anonymous.enabled", "bool", table.ANONYMOUS_AUTH, "anonymous-auth"),
+    _set("authentication.webhook.enabled", "bool", table.TOKEN_REVIEWS, "authentication-token-webhook"),
     _warned(
         "authentication.webhook.cacheTTL",
         "duration",
@@ -309,7 +317,7 @@ FIELDS: Final = (
         "0s",
         flag="authentication-token-webhook-cache-ttl",
     ),
-    _open("authorization.mode", "text", v.AUTHORIZATION_MODE, "authorization-mode"),
+    _open("authorization.mode", "text", table.AUTHORIZATION_MODE, "authorization-mode"),
     _warned(
         "authorization.webhook.cacheAuthorizedTTL",
         "duration",
@@ -327,10 +335,10 @@ FIELDS: Final = (
         "0s",
         flag="authorization-webhook-cache-unauthorized-ttl",
     ),
-    _set("address", "text", v.KUBELET_ADDRESS, "address"),
-    _open("readOnlyPort", "int", v.READ_ONLY_PORT, "read-only-port"),
-    _set("clusterDNS", "words", v.CLUSTER_DNS, "cluster-dns"),
-    _set("clusterDomain", "text", v.CLUSTER_DOMAIN, "cluster-domain"),
+    _set("address", "text", table.KUBELET_ADDRESS, "address"),
+    _open("readOnlyPort", "int", table.READ_ONLY_PORT, "read-only-port"),
+    _set("clusterDNS", "words", table.CLUSTER_DNS, "cluster-dns"),
+    _set("clusterDomain", "text", table.CLUSTER_DOMAIN, "cluster-domain"),
     _warned(
         "rotateCertificates",
         "bool",
@@ -338,13 +346,13 @@ FIELDS: Final = (
         False,
         flag="rotate-certificates",
     ),
-    _set("serverTLSBootstrap", "bool", v.SERVER_TLS_BOOTSTRAP, "rotate-server-certificates"),
+    _set("serverTLSBootstrap", "bool", table.SERVER_TLS_BOOTSTRAP, "rotate-server-certificates"),
     Field(_FLAG_ONLY, "text", "bootstrap-kubeconfig", derived=True),
     Field(_FLAG_ONLY, "text", "cert-dir", warned="certificates are in the state directory"),
     Field(_FLAG_ONLY, "bool", "exit-on-lock-contention", true_for=(False,), refused="the state directory has a lock"),
-    Field(_FLAG_ONLY, "duration", "minimum-container-ttl-duration", v.CONTAINER_GC_MIN_AGE),
-    Field(_FLAG_ONLY, "int", "maximum-dead-containers-per-container", v.CONTAINER_GC_PER_CONTAINER),
-    Field(_FLAG_ONLY, "int", "maximum-dead-containers", v.CONTAINER_GC_IN_ALL),
+    _set(_FLAG_ONLY, "duration", table.CONTAINER_GC_MIN_AGE, "minimum-container-ttl-duration"),
+    _set(_FLAG_ONLY, "int", table.CONTAINER_GC_PER_CONTAINER, "maximum-dead-containers-per-container"),
+    _set(_FLAG_ONLY, "int", table.CONTAINER_GC_IN_ALL, "maximum-dead-containers"),
     Field(
         _FLAG_ONLY, "bool", "experimental-allocatable-ignore-eviction", true_for=(False,), refused="it is subtracted"
     ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from syncpod.cli.kubelet.doors import HEALTHZ_ADDRESS, HEALTHZ_PORT, PORT
+from syncpod.cli.kubelet.doors import HEALTHZ_ADDRESS, HEALTHZ_PORT
 from syncpod.cli.kubelet.fields import BY_FLAG, FIELDS, is_true_for, is_unset
 from syncpod.cli.kubelet.reading import Given, KubeletInputInvalid
 from syncpod.fleet.taints import TaintsInvalid, parse_taints
@@ -21,7 +21,8 @@ from syncpod.lifecycle.shutdown_order import (
     two_periods,
 )
 from syncpod.node.capacity import CapacityInvalid, parse_reserved
-from syncpod.settings import variables as v
+from syncpod.settings import table
+from syncpod.settings.directories import STATE_DIR
 
 STATE_DIRECTORY: Final = "syncpod"
 """The name of the node's state directory, in the kubelet's root directory."""
@@ -33,26 +34,17 @@ _PARALLEL_PULLS: Final = 5
 _DEBUG_LEVEL: Final = 6
 _PODS_API: Final = "PodsAPI"
 """A feature gate, off in a kubelet 1.36, and on from 1.37."""
+_RESET: Final = (
+    *(table.POD_MAX_PIDS, table.POD_CGROUPS, table.SINGLE_PROCESS_OOM_KILL, table.KUBELET_PORT, table.KUBELET_ADDRESS),
+    *(table.ANONYMOUS_AUTH, table.TOKEN_REVIEWS, table.AUTHORIZATION_MODE, table.READ_ONLY_PORT, table.PODS_API),
+    *(table.SHUTDOWN_GRACE, table.SERVER_TLS_BOOTSTRAP, table.NODE_LABELS, table.NODE_IP, table.MANIFEST_DIR),
+    *(table.ALLOWED_UNSAFE_SYSCTLS,),
+)
+"""Settings whose default is a kubelet's, too. Each start sets them: a kubelet keeps nothing of an earlier start."""
 _DEFAULTS: Final[Mapping[str, str]] = {
-    v.LOG_DIR: "/var/log/pods",
-    v.POD_MAX_PIDS: "-1",
-    v.POD_CGROUPS: "true",
-    v.SINGLE_PROCESS_OOM_KILL: "false",
-    v.KUBELET_PORT: str(PORT),
-    v.KUBELET_ADDRESS: "",
-    v.ANONYMOUS_AUTH: "false",
-    v.TOKEN_REVIEWS: "true",
-    v.AUTHORIZATION_MODE: "Webhook",
-    v.READ_ONLY_PORT: "0",
-    v.PODS_API: "false",
-    v.SHUTDOWN_GRACE: "",
-    v.SERVER_TLS_BOOTSTRAP: "false",
-    v.NODE_LABELS: "",
-    v.NODE_IP: "",
-    v.MANIFEST_DIR: "",
-    v.ALLOWED_UNSAFE_SYSCTLS: "",
+    table.LOG_DIR.variable: "/var/log/pods",
+    **{each.variable: each.default for each in _RESET},
 }
-"""A kubelet's defaults. Each start sets them all, since a kubelet keeps nothing that an earlier start was given."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +120,14 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     for name, path in absolute:
         if path and not Path(path).is_absolute():
             yield f"{name}: must be an absolute path, not {path!r}"
-    variables[v.STATE_DIR] = str(Path(root, STATE_DIRECTORY))
-    variables[v.KUBECONFIG] = kubeconfig
+    variables[STATE_DIR] = str(Path(root, STATE_DIRECTORY))
+    variables[table.KUBECONFIG.variable] = kubeconfig
     most = given.of("maxPods", _MOST_PODS)
     if most < 0:
         yield f"maxPods: must not be negative, not {most}"
-    variables[v.CAPACITY] = f"pods={most}"
+    variables[table.CAPACITY.variable] = f"pods={most}"
     cgroup = given.of("cgroupRoot", "").strip("/")
-    variables[v.CGROUP_PARENT] = f"{cgroup}/{_CGROUP}" if cgroup else _CGROUP
+    variables[table.CGROUP_PARENT.variable] = f"{cgroup}/{_CGROUP}" if cgroup else _CGROUP
     yield from _taints(given, variables)
     yield from _pulls(given, variables)
     yield from _healthz(given, variables)
@@ -143,7 +135,7 @@ def _derived(given: Given, variables: dict[str, str]) -> Iterator[str]:
     _thresholds(given, variables)
     yield from _reserved(given, variables)
     yield from _shutdown(given, variables)
-    images, runtime = given.of("imageServiceEndpoint", ""), variables.get(v.RUNTIME_ENDPOINT, "")
+    images, runtime = given.of("imageServiceEndpoint", ""), variables.get(table.RUNTIME_ENDPOINT.variable, "")
     if images and images != runtime:
         yield f"imageServiceEndpoint: must be {runtime or 'absent'}: one socket serves containers and images"
 
@@ -158,9 +150,9 @@ def _taints(given: Given, variables: dict[str, str]) -> Iterator[str]:
             yield f"registerWithTaints[{position}]: must have key, value and effect"
             continue
         texts.append(each)
-    variables[v.REGISTER_WITH_TAINTS] = ",".join(texts)
+    variables[table.REGISTER_WITH_TAINTS.variable] = ",".join(texts)
     try:
-        parse_taints(variables[v.REGISTER_WITH_TAINTS])
+        parse_taints(variables[table.REGISTER_WITH_TAINTS.variable])
     except TaintsInvalid as wrong:
         yield f"registerWithTaints: {wrong}"
 
@@ -173,14 +165,14 @@ def _pulls(given: Given, variables: dict[str, str]) -> Iterator[str]:
     if most is not None and most < 1:
         yield f"maxParallelImagePulls: must be at least 1, not {most}"
     usual = _PARALLEL_PULLS if serial is False else 1
-    variables[v.MAX_PARALLEL_IMAGE_PULLS] = str(usual if most is None else most)
+    variables[table.MAX_PARALLEL_IMAGE_PULLS.variable] = str(usual if most is None else most)
 
 
 def _gates(given: Given, variables: dict[str, str]) -> Iterator[str]:
     """Set the one feature gate that a node of ours has, PodsAPI; yield a warning for every other gate."""
     for name, value in given.of("featureGates", {}).items():
         if name == _PODS_API:
-            variables[v.PODS_API] = str(str(value).lower() == "true").lower()
+            variables[table.PODS_API.variable] = str(str(value).lower() == "true").lower()
         else:
             yield f"featureGates.{name}: a node of ours has no such switch"
 
@@ -191,9 +183,9 @@ def _healthz(given: Given, variables: dict[str, str]) -> Iterator[str]:
     if not 0 <= port <= 65535:
         yield f"healthzPort: must be a port, or 0 for none, not {port}"
     host = given.of("healthzBindAddress", HEALTHZ_ADDRESS)
-    variables[v.METRICS_ADDRESS] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    variables[table.METRICS_ADDRESS.variable] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if port == 0:
-        variables[v.METRICS_ADDRESS] = ""
+        variables[table.METRICS_ADDRESS.variable] = ""
 
 
 def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
@@ -201,7 +193,7 @@ def _log_format(given: Given, variables: dict[str, str]) -> Iterator[str]:
     chosen = given.of("--logging-format", given.of("logging", {}).get("format", "text"))
     if chosen not in ("text", "json"):
         yield f"logging.format: must be text or json, not {chosen!r}"
-    variables[v.LOG_FORMAT] = str(chosen)
+    variables[table.LOG_FORMAT.variable] = str(chosen)
 
 
 def _thresholds(given: Given, variables: dict[str, str]) -> None:
@@ -209,10 +201,13 @@ def _thresholds(given: Given, variables: dict[str, str]) -> None:
 
     Given hard thresholds replace all defaults; with mergeDefaultEvictionSettings, each replaces only its own default.
     """
-    for variable, path in ((v.EVICTION_HARD, "evictionHard"), (v.EVICTION_SOFT, "evictionSoft")):
+    for variable, path in (
+        (table.EVICTION_HARD.variable, "evictionHard"),
+        (table.EVICTION_SOFT.variable, "evictionSoft"),
+    ):
         value: Mapping[str, Any] = given.of(path, {})
         entries = [f"{signal}<{threshold}" for signal, threshold in value.items()]
-        if variable == v.EVICTION_HARD and value and not given.of("mergeDefaultEvictionSettings", False):
+        if variable == table.EVICTION_HARD.variable and value and not given.of("mergeDefaultEvictionSettings", False):
             entries += [f"{signal}<0%" for signal in _SIGNALS if signal not in value]
         variables[variable] = ",".join(entries)
 
@@ -227,7 +222,7 @@ def _reserved(given: Given, variables: dict[str, str]) -> Iterator[str]:
         except CapacityInvalid as wrong:
             yield f"{path}: {wrong}"
     amounts = {name: f"{amount}m" if name == "cpu" else str(amount) for name, amount in total.items()}
-    variables[v.RESERVED] = ",".join(f"{name}={amount}" for name, amount in amounts.items())
+    variables[table.RESERVED.variable] = ",".join(f"{name}={amount}" for name, amount in amounts.items())
 
 
 def _shutdown(given: Given, variables: dict[str, str]) -> Iterator[str]:
@@ -246,9 +241,9 @@ def _shutdown(given: Given, variables: dict[str, str]) -> Iterator[str]:
         return
     if by_priority and total:
         yield "shutdownGracePeriodByPodPriority: must be absent while shutdownGracePeriod is given"
-    variables[v.SHUTDOWN_GRACE] = periods_text(sorted(by_priority) or two_periods(total, critical))
+    variables[table.SHUTDOWN_GRACE.variable] = periods_text(sorted(by_priority) or two_periods(total, critical))
     try:
-        parse_shutdown_periods(variables[v.SHUTDOWN_GRACE])
+        parse_shutdown_periods(variables[table.SHUTDOWN_GRACE.variable])
     except ShutdownPeriodsInvalid as wrong:
         yield f"{'shutdownGracePeriodByPodPriority' if by_priority else 'shutdownGracePeriod'}: {wrong}"
 

@@ -12,8 +12,8 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import memory_directory_of, recorded_worker
 from syncpod.cli.machine.worker_process import local_node
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.table import MEMORY_DIR
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import MEMORY_DIR
 from syncpod.translation.context import NodeContext
 
 
@@ -45,6 +45,6 @@ def this_node() -> NodeContext:
     return replace(
         context_of(said),
         name=local_node(""),
-        memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR))),
+        memory_dir=memory_directory_of(said, is_named=bool(os.environ.get(MEMORY_DIR.variable))),
         log_dir=said.log_dir if started is None else Path(started.log_dir),
     )

@@ -13,8 +13,8 @@ from syncpod.cli.machine.state_directory import memory_directory_of, prepare
 from syncpod.objects import ObjectRef, ObjectRefused, ObjectStore, ObjectUnreadable
 from syncpod.settings.directories import make_memory_directory, require_own_memory_directory
 from syncpod.settings.node import NodeSettings
+from syncpod.settings.table import MEMORY_DIR
 from syncpod.settings.values import SettingsInvalid
-from syncpod.settings.variables import MEMORY_DIR
 
 if TYPE_CHECKING:
     from syncpod.api.label_selector import Selector
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def store_to_read(here: NodeSettings | None = None) -> ObjectStore:
     """Return the node's store for reading; no directory is created. Raises BadInput."""
     here = here or settings()
-    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
+    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR.variable)))
     try:
         require_own_memory_directory(memory)
     except SettingsInvalid as wrong:
@@ -36,7 +36,7 @@ def store_to_read(here: NodeSettings | None = None) -> ObjectStore:
 def store_to_write(here: NodeSettings | None = None) -> ObjectStore:
     """Return the node's store for writing; its directories are created. Raises BadInput."""
     here = here or settings()
-    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR)))
+    memory = memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR.variable)))
     prepare(here.state_dir)
     try:
         make_memory_directory(memory)

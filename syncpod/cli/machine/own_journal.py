@@ -15,7 +15,7 @@ from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import full_disk, memory_directory_of
 from syncpod.journal.reading import LifeRecords, NoJournal, last_sign_of, lives_of
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.variables import MEMORY_DIR
+from syncpod.settings.table import MEMORY_DIR
 from syncpod.settings.worker_record import serving
 
 
@@ -90,4 +90,4 @@ def last_sign(here: NodeSettings) -> datetime | None:
 
     After a reboot, the time may be up to a minute too early.
     """
-    return last_sign_of(here.state_dir, memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR))))
+    return last_sign_of(here.state_dir, memory_directory_of(here, is_named=bool(os.environ.get(MEMORY_DIR.variable))))

@@ -15,11 +15,11 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.endpoint import VARIABLE, NoRuntime, candidates, find_endpoint, socket_path
 from syncpod.cri.errors import CriError
 from syncpod.node.inventory import has_pods
+from syncpod.settings.directories import STATE_DIR
 from syncpod.settings.kept import KeptSettings, is_same_runtime, kept_runtime_missing, other_name, other_runtime
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RUNTIME_FILE as RUNTIME_RECORD
 from syncpod.settings.process_records import recorded_runtime, running_runtime
-from syncpod.settings.variables import STATE_DIR
 from syncpod.settings.worker_record import serving
 
 WITHOUT_ISOLATION: Final = "the embedded runtime runs pods as plain processes of this machine, without isolation"

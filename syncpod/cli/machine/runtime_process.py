@@ -34,7 +34,7 @@ from syncpod.settings.process_records import (
     running_runtime,
     write_runtime,
 )
-from syncpod.settings.variables import RUNTIME_ENDPOINT
+from syncpod.settings.table import RUNTIME_ENDPOINT
 
 MODULE: Final = "syncpod.runtime"
 """The module that Python runs as the embedded runtime."""
@@ -229,7 +229,7 @@ def _note(state_dir: Path, record: RuntimeRecord) -> None:
     before, kept = recorded_runtime(state_dir), kept_settings(state_dir)
     write_runtime(state_dir, record)
     if before is not None and kept.endpoint == before.endpoint != record.endpoint:
-        variables = {**kept.variables, RUNTIME_ENDPOINT: record.endpoint}
+        variables = {**kept.variables, RUNTIME_ENDPOINT.variable: record.endpoint}
         write_kept_settings(state_dir, replace(kept, variables=variables))
 
 

@@ -21,9 +21,9 @@ from syncpod.cli.machine.systemd_units import (
     UnitSettings,
     node_units,
 )
+from syncpod.settings.directories import STATE_DIR
 from syncpod.settings.process_records import recorded_runtime
 from syncpod.settings.table import BY_VARIABLE
-from syncpod.settings.variables import STATE_DIR
 from syncpod.settings.worker_record import serving
 
 ENVIRONMENT_FILE: Final = "units.env"

@@ -31,23 +31,7 @@ from syncpod.journal.reading import last_sign_of
 from syncpod.kernel.procfs import is_running
 from syncpod.settings.kept import beneath
 from syncpod.settings.node import NodeSettings
-from syncpod.settings.table import as_arguments
-from syncpod.settings.variables import (
-    CAPACITY,
-    ENCRYPT,
-    KUBECONFIG,
-    LOG_DIR,
-    MANIFEST_DIR,
-    MEMORY_DIR,
-    METRICS_ADDRESS,
-    NODE,
-    NODE_LABELS,
-    POD_CGROUPS,
-    POD_MAX_PIDS,
-    RESERVED,
-    RUNTIME_ENDPOINT,
-    SIGNED,
-)
+from syncpod.settings.table import RUNTIME_ENDPOINT, as_arguments
 from syncpod.settings.worker_record import WorkerRecord, read_worker_record, serving
 
 if TYPE_CHECKING:
@@ -143,25 +127,10 @@ def _arguments(node: NodeSettings, endpoint: str) -> list[str]:
 
     Current values of `node` override both, since a command may have changed them: `down` removes the sources of pods.
     """
-    said = {
-        NODE: node.node,
-        MEMORY_DIR: str(node.memory_dir),
-        LOG_DIR: str(node.log_dir),
-        RUNTIME_ENDPOINT: endpoint,
-        SIGNED: "true" if node.signed else "",
-        ENCRYPT: "true" if node.encrypt else "",
-        MANIFEST_DIR: str(node.manifest_dir or ""),
-        KUBECONFIG: str(node.kubeconfig or ""),
-        CAPACITY: node.capacity,
-        RESERVED: node.reserved,
-        NODE_LABELS: node.node_labels,
-        METRICS_ADDRESS: node.metrics_address,
-        POD_CGROUPS: str(node.pod_cgroups).lower(),
-        POD_MAX_PIDS: str(node.pod_max_pids),
-    }
     otherwise = beneath(kept_settings(node.state_dir).variables, os.environ)
+    texts = {**node.texts(), RUNTIME_ENDPOINT.variable: endpoint}
     adopts = ["--adopt-cluster"] if node.adopt_cluster else []
-    return ["--state-dir", str(node.state_dir), *as_arguments({**node.given, **said}, otherwise), *adopts]
+    return ["--state-dir", str(node.state_dir), *as_arguments(texts, otherwise), *adopts]
 
 
 def _require_signs_of_life(node: NodeSettings, worker: WorkerRecord) -> None:

@@ -14,7 +14,8 @@ from syncpod.cli.kubelet.fields import BY_FLAG, BY_PATH, FIELDS
 from syncpod.cli.kubelet.node_start import KubeletMachine, NodeStart, node_start
 from syncpod.cli.kubelet.reading import KubeletInputInvalid, read
 from syncpod.housekeeping_settings import housekeeping_settings
-from syncpod.settings import variables as v
+from syncpod.settings import table
+from syncpod.settings.directories import STATE_DIR
 from syncpod.settings.node import node_settings
 from syncpod.settings.table import BY_VARIABLE
 from tests.agent.node_endpoint import node_of
@@ -76,20 +77,20 @@ def test_a_kubeadm_configuration_starts_a_node(tmp_path: Path) -> None:
         logging={"flushFrequency": 0, "options": {"json": {"infoBufferSize": "0"}}, "verbosity": 0},
         resolvConf="/run/systemd/resolve/resolv.conf",
     )
-    assert v.IMAGE_GC_MIN_AGE not in start.variables
+    assert table.IMAGE_GC_MIN_AGE.variable not in start.variables
     assert start.warnings == ()
     assert start.variables == {
         **start.variables,
-        v.NODE: "n1",
-        v.NODE_LABELS: "a=b",
-        v.KUBECONFIG: "/etc/kubernetes/kubelet.conf",
-        v.MANIFEST_DIR: "/etc/kubernetes/manifests",
-        v.RUNTIME_ENDPOINT: "unix:///run/containerd/containerd.sock",
-        v.STATE_DIR: "/var/lib/kubelet/syncpod",
-        v.CAPACITY: "pods=60",
-        v.CGROUP_PARENT: "kubepods",
-        v.METRICS_ADDRESS: "127.0.0.1:10248",
-        v.MAX_PARALLEL_IMAGE_PULLS: "5",
+        table.NODE.variable: "n1",
+        table.NODE_LABELS.variable: "a=b",
+        table.KUBECONFIG.variable: "/etc/kubernetes/kubelet.conf",
+        table.MANIFEST_DIR.variable: "/etc/kubernetes/manifests",
+        table.RUNTIME_ENDPOINT.variable: "unix:///run/containerd/containerd.sock",
+        STATE_DIR: "/var/lib/kubelet/syncpod",
+        table.CAPACITY.variable: "pods=60",
+        table.CGROUP_PARENT.variable: "kubepods",
+        table.METRICS_ADDRESS.variable: "127.0.0.1:10248",
+        table.MAX_PARALLEL_IMAGE_PULLS.variable: "5",
         "SYNCPOD_EVICTION_HARD": "memory.available<200Mi,nodefs.available<0%,nodefs.inodesFree<0%,"
         "imagefs.available<0%,imagefs.inodesFree<0%",
     }
@@ -101,8 +102,10 @@ def test_what_is_reserved_for_the_system_and_for_kubernetes_is_added_up(tmp_path
         "--kube-reserved=cpu=250m,memory=1Gi",
         systemReserved={"cpu": "0.5", "memory": "512Mi", "ephemeral-storage": "1Gi", "pid": "100"},
     )
-    assert start.variables[v.RESERVED] == f"cpu=750m,memory={1536 << 20},ephemeral-storage={1 << 30},pid=100"
-    assert started(tmp_path).variables[v.RESERVED] == ""
+    assert (
+        start.variables[table.RESERVED.variable] == f"cpu=750m,memory={1536 << 20},ephemeral-storage={1 << 30},pid=100"
+    )
+    assert started(tmp_path).variables[table.RESERVED.variable] == ""
     assert refusal(tmp_path, kubeReserved={"pods": "1"}, systemReserved={"cpu": "much"}) == [
         "systemReserved: reserved 'cpu=much': 'much' must be a quantity such as 100m, 0.5, 64Mi or 129e6",
         "kubeReserved: reserved 'pods=1': must be one of cpu, memory, ephemeral-storage, pid, each once, and an "
@@ -111,8 +114,8 @@ def test_what_is_reserved_for_the_system_and_for_kubernetes_is_added_up(tmp_path
 
 
 def test_a_setting_of_an_earlier_start_does_not_last(tmp_path: Path) -> None:
-    assert started(tmp_path).variables[v.POD_MAX_PIDS] == "-1"
-    assert started(tmp_path, podPidsLimit=77).variables[v.POD_MAX_PIDS] == "77"
+    assert started(tmp_path).variables[table.POD_MAX_PIDS.variable] == "-1"
+    assert started(tmp_path, podPidsLimit=77).variables[table.POD_MAX_PIDS.variable] == "77"
 
 
 def test_unknown_fields_and_wrong_types_are_told_together_with_their_paths(tmp_path: Path) -> None:
@@ -204,7 +207,7 @@ def test_the_gate_of_the_pods_api_is_a_setting(tmp_path: Path, gates: dict[str, 
     ],
 )
 def test_how_long_a_shutdown_waits_is_one_setting(tmp_path: Path, fields: dict[str, Any], value: str) -> None:
-    assert started(tmp_path, **fields).variables[v.SHUTDOWN_GRACE] == value
+    assert started(tmp_path, **fields).variables[table.SHUTDOWN_GRACE.variable] == value
 
 
 PERIODS = "shutdownGracePeriodByPodPriority"
@@ -256,16 +259,16 @@ def test_what_lets_strangers_in_is_warned_about_by_the_name_that_was_typed(tmp_p
         ["--read-only-port", "10255"],
     ]
     wanted = {
-        v.ANONYMOUS_AUTH: "true",
-        v.TOKEN_REVIEWS: "false",
-        v.AUTHORIZATION_MODE: "AlwaysAllow",
-        v.READ_ONLY_PORT: "10255",
-        v.KUBELET_ADDRESS: "10.0.0.1",
+        table.ANONYMOUS_AUTH.variable: "true",
+        table.TOKEN_REVIEWS.variable: "false",
+        table.AUTHORIZATION_MODE.variable: "AlwaysAllow",
+        table.READ_ONLY_PORT.variable: "10255",
+        table.KUBELET_ADDRESS.variable: "10.0.0.1",
     }
     assert start.variables == {**start.variables, **wanted}
     closed = started(tmp_path, readOnlyPort=0, authentication={"anonymous": {"enabled": False}})
     assert closed.warnings == ()
-    assert closed.variables[v.ANONYMOUS_AUTH] == "false"
+    assert closed.variables[table.ANONYMOUS_AUTH.variable] == "false"
 
 
 def test_a_flag_goes_before_a_file_and_a_drop_in_before_the_file(tmp_path: Path) -> None:
@@ -282,9 +285,12 @@ def test_a_flag_goes_before_a_file_and_a_drop_in_before_the_file(tmp_path: Path)
         "mergeDefaultEvictionSettings": True,
     }
     start = started(tmp_path, f"--config-dir={drop_ins}", **fields)
-    assert start.variables[v.CAPACITY] == "pods=30"
+    assert start.variables[table.CAPACITY.variable] == "pods=30"
     assert start.variables["SYNCPOD_EVICTION_HARD"] == "memory.available<1Mi,nodefs.available<1%"
-    assert started(tmp_path, f"--config-dir={drop_ins}", "--max-pods", "40").variables[v.CAPACITY] == "pods=40"
+    assert (
+        started(tmp_path, f"--config-dir={drop_ins}", "--max-pods", "40").variables[table.CAPACITY.variable]
+        == "pods=40"
+    )
 
 
 def test_a_machine_on_which_a_kubelet_would_not_start_is_refused(tmp_path: Path) -> None:
@@ -302,7 +308,7 @@ def test_on_cgroup_v2_a_container_is_killed_whole_or_not_as_asked(
     tmp_path: Path, given: bool | None, variable: str
 ) -> None:
     fields: dict[str, Any] = {} if given is None else {"singleProcessOOMKill": given}
-    assert started(tmp_path, **fields).variables[v.SINGLE_PROCESS_OOM_KILL] == variable
+    assert started(tmp_path, **fields).variables[table.SINGLE_PROCESS_OOM_KILL.variable] == variable
 
 
 def test_on_cgroup_v1_a_container_cannot_be_killed_whole(tmp_path: Path) -> None:
@@ -317,7 +323,7 @@ def test_on_cgroup_v1_a_container_cannot_be_killed_whole(tmp_path: Path) -> None
 def test_configz_tells_that_cgroup_v1_kills_single_processes(tmp_path: Path) -> None:
     start = started(tmp_path, f"--root-dir={tmp_path}/root", podLogsDir=str(tmp_path / "logs"))
     (tmp_path / "root").mkdir()
-    settings = node_settings({v.MEMORY_DIR: str(tmp_path / "memory"), **start.variables})
+    settings = node_settings({table.MEMORY_DIR.variable: str(tmp_path / "memory"), **start.variables})
     policy, node = housekeeping_settings(start.variables).eviction, node_of(tmp_path)
     for unified in (False, True):
         here = replace(node, host=replace(node.host, unified_cgroups=unified))
@@ -358,7 +364,7 @@ def test_what_configz_tells_starts_the_same_node_again(tmp_path: Path) -> None:
     )
     policy = housekeeping_settings(first.variables).eviction
     (tmp_path / "root").mkdir()
-    kept = {v.MEMORY_DIR: str(tmp_path / "memory"), **first.variables}
+    kept = {table.MEMORY_DIR.variable: str(tmp_path / "memory"), **first.variables}
     told = kubelet_configuration(node_settings(kept), node_of(tmp_path), "", policy)
     again = started(tmp_path, "--hostname-override=n1", f"--root-dir={tmp_path}/root", **told)
     shown = {name: again.variables[name] for name in first.variables if "EVICTION" not in name}
