@@ -22,14 +22,41 @@ from syncpod.cli.input.options import (
     Timeout,
 )
 from syncpod.cli.machine.settings import path_setting
+from syncpod.settings import table
+from syncpod.settings.setting import Setting
+
+
+def _setting(
+    setting: Setting[Any], *, help: str = "", metavar: str | None = None, show_default: str = "", envvar: bool = True
+) -> Any:
+    """Return the option of a setting, with the setting's help, placeholder and default where no others are given."""
+    return typer.Option(
+        setting.flag,
+        metavar=metavar or setting.metavar,
+        help=help or _sentence(setting.help),
+        envvar=setting.variable if envvar else None,
+        show_envvar=False,
+        show_default=show_default or bool(setting.switch) or setting.default or False,
+    )
+
+
+def _none(setting: Setting[Any]) -> Any:
+    """Return the option that takes a setting back."""
+    return typer.Option(setting.none, help=_sentence(setting.none_help))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
 
 RuntimeEndpoint = Annotated[
     str,
-    typer.Option(
-        "--runtime-endpoint",
-        metavar="SOCKET",
+    _setting(
+        table.RUNTIME_ENDPOINT,
         help="The CRI socket.",
+        metavar="SOCKET",
         show_default="the usual ones, else the embedded runtime",
+        envvar=False,
     ),
 ]
 Embedded = Annotated[bool, typer.Option("--embedded", help="Use the embedded runtime, even if another is there.")]
@@ -38,40 +65,16 @@ Simulate = Annotated[
 ]
 MemoryDir = Annotated[
     str,
-    typer.Option(
-        "--memory-dir",
-        metavar="DIR",
-        help="Where Secrets are kept.",
-        envvar="SYNCPOD_MEMORY_DIR",
-        show_envvar=False,
-        show_default="a directory in memory",
-    ),
+    _setting(table.MEMORY_DIR, help="Where Secrets are kept.", metavar="DIR", show_default="a directory in memory"),
 ]
-ManifestsDir = Annotated[
-    str,
-    typer.Option(
-        "--manifests",
-        metavar="DIR",
-        help="A directory of manifests, one pod each, that the node keeps running.",
-        envvar="SYNCPOD_MANIFEST_DIR",
-        show_envvar=False,
-        show_default=False,
-    ),
-]
-NoManifests = Annotated[
-    bool,
-    typer.Option("--no-manifests", help="Follow no directory of manifests any more; its pods stay as they are."),
-]
+ManifestsDir = Annotated[str, _setting(table.MANIFEST_DIR)]
+NoManifests = Annotated[bool, _none(table.MANIFEST_DIR)]
 KubeconfigFile = Annotated[
     str,
-    typer.Option(
-        "--kubeconfig",
-        metavar="FILE",
+    _setting(
+        table.KUBECONFIG,
         help="Be part of a Kubernetes cluster, as the node that this kubeconfig identifies, and run the pods that it "
         "binds here.",
-        envvar="SYNCPOD_KUBECONFIG",
-        show_envvar=False,
-        show_default=False,
     ),
 ]
 BootstrapKubeconfig = Annotated[
@@ -84,26 +87,23 @@ BootstrapKubeconfig = Annotated[
         show_default=False,
     ),
 ]
-NoKubeconfig = Annotated[
-    bool,
-    typer.Option("--no-kubeconfig", help="Be part of no cluster any more; its pods stay as they are."),
-]
+NoKubeconfig = Annotated[bool, _none(table.KUBECONFIG)]
 NodeLabels = Annotated[
     str | None,
-    typer.Option(
-        "--node-labels",
-        metavar="KEY=VALUE,...",
+    _setting(
+        table.NODE_LABELS,
         help="Labels of the node, which a pod's nodeSelector and node affinity ask for; empty = none any more.",
         show_default="those that it was started with",
+        envvar=False,
     ),
 ]
 PodMaxPids = Annotated[
     str,
-    typer.Option(
-        "--pod-max-pids",
-        metavar="N",
+    _setting(
+        table.POD_MAX_PIDS,
         help="How many processes and threads one pod may have; -1 = no limit of its own.",
         show_default="what it was started with, else -1",
+        envvar=False,
     ),
 ]
 AdoptCluster = Annotated[
@@ -112,58 +112,30 @@ AdoptCluster = Annotated[
         "--adopt-cluster", help="Use this Temporal server from now on, although another one has the node's pods."
     ),
 ]
-
 KeepSecrets = Annotated[
     bool,
-    typer.Option(
-        "--keep-secrets",
+    _setting(
+        table.KEEP_SECRETS,
         help="Keep encrypted copies of a Kubernetes cluster's Secrets and tokens on disk, so that pods start after a "
         "reboot while its API server is away.",
-        envvar="SYNCPOD_KEEP_SECRETS",
-        show_envvar=False,
     ),
 ]
 Encrypt = Annotated[
-    bool,
-    typer.Option(
-        "--encrypt",
-        help="Encrypt what goes to Temporal with the key in the state directory.",
-        envvar="SYNCPOD_ENCRYPT",
-        show_envvar=False,
-    ),
+    bool, _setting(table.ENCRYPT, help="Encrypt what goes to Temporal with the key in the state directory.")
 ]
-
 MetricsAddress = Annotated[
     str | None,
-    typer.Option(
-        "--metrics-address",
-        metavar="[HOST]:PORT",
+    _setting(
+        table.METRICS_ADDRESS,
         help="Serve metrics, health and, to its owner, pods there over HTTP; empty = no more.",
+        metavar="[HOST]:PORT",
         show_default="as it was started with",
+        envvar=False,
     ),
 ]
-
-JournalAge = Annotated[
-    str,
-    typer.Option(
-        "--journal-age",
-        metavar="DURATION",
-        help="How long the node's journal keeps what happened: 90d, 36h; 0 = for ever.",
-        envvar="SYNCPOD_JOURNAL_AGE",
-        show_envvar=False,
-        show_default="90d",
-    ),
-]
+JournalAge = Annotated[str, _setting(table.JOURNAL_AGE)]
 JournalSize = Annotated[
-    str,
-    typer.Option(
-        "--journal-size",
-        metavar="SIZE",
-        help="How large the node's journal may become; then the oldest records go.",
-        envvar="SYNCPOD_JOURNAL_SIZE",
-        show_envvar=False,
-        show_default="256Mi",
-    ),
+    str, _setting(table.JOURNAL_SIZE, help="How large the node's journal may become; then the oldest records go.")
 ]
 
 
