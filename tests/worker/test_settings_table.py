@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import worker
+from syncpod.housekeeping_settings import housekeeping_settings
 from syncpod.settings.command_line import parse_arguments
 from syncpod.settings.node import NodeSettings, node_settings
-from syncpod.settings.setting import Setting
+from syncpod.settings.setting import Setting, settings_of
 from syncpod.settings.table import BY_NAME, SETTINGS, as_arguments, first_difference
+from syncpod.settings.values import SettingsInvalid
 
+ROOT = Path(__file__).resolve().parents[2]
 VALUES = {
     "node": "n1",
     "memory_dir": "/m",
@@ -40,7 +45,7 @@ VALUES = {
     "register_with_taints": "dedicated=edge:NoSchedule",
     "pod_cgroups": "false",
     "single_process_oom_kill": "true",
-    "pod_max_pids": "-1",
+    "pod_max_pids": "500",
     "allowed_unsafe_sysctls": "net.core.*",
     "max_parallel_image_pulls": "3",
     "registry_auth_file": "/auth.json",
@@ -86,6 +91,38 @@ def worker_settings(directory: Path, arguments: list[str], environ: dict[str, st
 
 def test_each_setting_has_a_value_here() -> None:
     assert list(VALUES) == list(BY_NAME)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_each_setting_becomes_a_value(setting: Setting[Any], tmp_path: Path) -> None:
+    """A row without a field would be a flag that does nothing."""
+    everything = {each.variable: VALUES[each.name] for each in SETTINGS}
+    without = {name: text for name, text in everything.items() if name != setting.variable}
+    alone = {setting.variable: VALUES[setting.name]}
+    assert read(alone, tmp_path) != read({}, tmp_path) or read(everything, tmp_path) != read(without, tmp_path)
+
+
+def read(texts: dict[str, str], directory: Path) -> object:
+    """Return the values of these texts, or the reason why they have none."""
+    settings = node_settings(texts, state_dir=str(directory))
+    try:
+        return replace(settings, given={}), housekeeping_settings(settings.given)
+    except SettingsInvalid as wrong:
+        return str(wrong)
+
+
+def test_what_a_command_changes_is_passed_on_to_the_worker() -> None:
+    """`up` makes the worker's arguments from texts, where they are not told to take the value."""
+    by_field = settings_of(NodeSettings)
+    changed = {
+        keyword.arg: path.name
+        for path in (ROOT / "syncpod" / "cli").rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "replace"
+        for keyword in call.keywords
+    }
+    assert {"signed", "capacity", "manifest_dir"} <= set(changed)
+    assert [name for name in changed if name in by_field and not by_field[name].is_passed_on] == []
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
