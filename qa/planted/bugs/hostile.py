@@ -40,6 +40,15 @@ BUGS = (
         tests=("tests/handlers/test_hostile_http.py",),
     ),
     Plant(
+        name="sockets-open-to-all",
+        room="syncpod/grpc_server",
+        file="syncpod/grpc_server.py",
+        before="socket.chmod, 0o600",
+        after="socket.chmod, 0o666",
+        harm="Every user of the machine reads all pods of the node, whole.",
+        tests=("tests/kubernetes/test_pods_api.py",),
+    ),
+    Plant(
         name="whole-output-searched",
         room="syncpod/redaction.py",
         file="syncpod/redaction.py",
