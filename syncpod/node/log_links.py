@@ -19,7 +19,7 @@ missing."""
 
 
 def links_directory(log_dir: Path) -> Path:
-    """Return the directory of the links to the logs below `log_dir`."""
+    """Return the directory that has the links to the logs below `log_dir`."""
     return log_dir.with_name("containers")
 
 

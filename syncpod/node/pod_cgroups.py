@@ -267,7 +267,7 @@ def _limit(hierarchy: Hierarchy, directory: Path, limits: CgroupLimits) -> set[s
 
 
 def _make_whole(hierarchy: Hierarchy, directory: Path, has: Collection[str], *, marked: bool) -> None:
-    """Make a cgroup and those above it, and enable its controllers in them."""
+    """Make a cgroup and its ancestors, and enable the controllers in the ancestors."""
     above = tuple(_above(hierarchy.path, directory))
     for tries_left in reversed(range(_TRIES)):
         try:

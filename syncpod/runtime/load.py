@@ -1,7 +1,7 @@
 """`python -m syncpod.runtime.load --state-dir DIR [--name NAME] FILE...`: give the embedded runtime images from files.
 
 A running server sees loaded images at once. An image's files are unpacked beside their final directory and then
-renamed, so a killed load leaves no incomplete image; the next load, or the next server, removes its rest.
+renamed, so a load that is killed leaves nothing that counts; the next load, or the next server, removes the rest.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def prepare_sub_path(sub_path: SubPath, *, may_mount: bool) -> Path:
 
     New directories get the volume's permissions. If the node may mount, the part is bound at `place`, replacing any
     earlier part there, and the path is `place`. Otherwise the path is the part's own, with symlinks resolved. A
-    container that shares the volume could still change that path before the runtime mounts it. So the node must be able
-    to mount, or the runtime may have no more permissions than this process.
+    container that shares the volume could still change that path before the runtime mounts it. So this is only for a
+    runtime that has no more permissions than this process.
 
     Mirrors subpath_linux.go, v1.36, SafeMakeDir and PrepareSafeSubpath; difference: an absolute symlink is refused even
     if, on the node, it leads back into the volume. Raises :class:`SubPathRefused`, whose cause is the error in detail.

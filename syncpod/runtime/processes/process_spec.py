@@ -78,7 +78,7 @@ def resolv_conf(config: api_pb2.DNSConfig) -> str:
 
 
 def is_machines_own(config: api_pb2.DNSConfig, machines: str) -> bool:
-    """Return whether a config has the content of the machine's resolv.conf, of which clients may leave out entries."""
+    """Return whether a config has the content of the machine's resolv.conf; clients may leave out some entries."""
     servers: list[str] = []
     searches: set[str] = set()
     options: set[str] = set()
