@@ -7,7 +7,7 @@ Texts are searched where they leave the process, in these few places: the texts 
 (`syncpod.temporal.hiding`), its log, its spans, the answers of the node's API, and its journal. Only
 :meth:`Redactor.part` may shorten a text: after any other cut, the beginning of a value would not be recognised.
 
-The search takes time by the length of the text, not by the number of values: two look-ups at each position decide
+The time of a search grows with the text, but not with the number of values: two look-ups at each position decide
 whether a value may begin there. No automaton is built, so a new value costs little, and no regular expression, which
 would try each value at each position.
 """

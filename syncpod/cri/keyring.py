@@ -78,7 +78,7 @@ class Keyring:
             key = _index_key(registry)
             if key is not None:
                 found.setdefault(key, []).append(credential)
-        # Reversed, so that `quay.io/coreos` stands before `quay.io`.
+        # The order is reversed, so that `quay.io/coreos` stands before `quay.io`.
         self._credentials = {key: tuple(found[key]) for key in sorted(found, reverse=True)}
 
     def lookup(self, repository: str) -> tuple[Credential, ...]:

@@ -46,4 +46,4 @@ class PodShares:
 def _ended(turn: asyncio.Semaphore, running: asyncio.Future[Any]) -> None:
     turn.release()
     if not running.cancelled():
-        running.exception()  # so that asyncio does not log it if its caller was cancelled
+        running.exception()  # this keeps asyncio from logging the error if the caller was cancelled

@@ -91,4 +91,4 @@ class PodThreads:
     def _ended(self, key: tuple[str, DiskWork], thread: asyncio.Future[Any]) -> None:
         del self._busy[key]
         if not thread.cancelled():
-            thread.exception()  # so that asyncio does not log it if its caller was cancelled
+            thread.exception()  # this keeps asyncio from logging the error if the caller was cancelled

@@ -37,7 +37,7 @@ async def find_process(runtime: Runtime, directory: Path) -> Process | Exited | 
         try:
             async with runtime.asking, asyncio.timeout(_ANSWER_SECONDS):
                 return await runtime.processes.find(directory)
-        except OSError as error:  # Also a TimeoutError.
+        except OSError as error:  # this may be a TimeoutError
             why = str(error) or "there is no answer"
             log(f"{directory}: what became of its process cannot be found out yet: {why}")
         except Exception as error:

@@ -64,5 +64,5 @@ def _give(name: str, group: int, read_only: bool, directory: int | None) -> None
     more = _READ_ONLY if read_only else _READ_WRITE
     if stat.S_ISDIR(found.st_mode):
         more |= _ENTER
-    # After the change of group, which clears the setgid bit.
+    # This must follow the change of group, which clears the setgid bit.
     os.chmod(name, stat.S_IMODE(found.st_mode) | more, dir_fd=directory)

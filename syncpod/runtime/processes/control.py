@@ -28,7 +28,7 @@ _STREAMS = {Word.STDOUT: Stream.STDOUT, Word.STDERR: Stream.STDERR}
 def connect(directory: Path) -> socket.socket:
     """Connect to the supervisor of the container in `directory`. Raises OSError if there is none."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # Through the directory's descriptor: a path may be too long for a socket address.
+    # This goes through the directory's descriptor, since a path may be too long for a socket address.
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
     try:
         sock.setblocking(False)

@@ -28,7 +28,7 @@ def main() -> NoReturn:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), hard))
     with contextlib.suppress(OSError):
-        raise_oom_score_adj(SUPERVISOR)  # the server's is lower
+        raise_oom_score_adj(SUPERVISOR)  # the server has a lower score
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
