@@ -25,21 +25,17 @@ class Display:
         self.holds: tuple[Hold, ...] = ()
         self.under_way: dict[tuple[StepName, str], UnderWay] = {}
 
-    def publish(self, *, rests: bool = False) -> None:
-        """Write the search attributes that changed, and show the pod's state in the UI.
-
-        `rests` is True if no step is about to change the pod.
-        """
+    def write_attributes(self, *, rests: bool = False) -> None:
+        """Write the search attributes that changed. `rests` is True if no step is about to change the pod."""
         started_with = any(pair.key.name == "PodStatus" for pair in workflow.info().typed_search_attributes)
         updates = search_attributes.updates(self.state, started_with=started_with, rests=rests)
         if updates:
             workflow.upsert_search_attributes(updates)
-        self.show()
 
-    def show(self) -> None:
-        """Set the workflow's current details; costs no history."""
+    def show(self, *, is_gone: bool = False) -> None:
+        """Set the workflow's current details, and publish the state; costs no history."""
         workflow.set_current_details(temporal_ui.details(self.state, self.holds, self.sender))
-        self.worker_hooks.publish(self.as_published)
+        self.worker_hooks.publish(lambda: self.as_published(is_gone=is_gone))
         self.worker_hooks.count_resizes(self.state)
 
     def as_published(self, *, is_gone: bool = False) -> PublishedPod:

@@ -125,7 +125,8 @@ class StepRunner:
         report.update_status(self.state, self.display.holds, workflow.now(), under_way=[step.input for step in steps])
         if state.reached in TERMINAL_PHASES and not was_over:
             state.status, state.reached, state.terminated = before
-        self.display.publish()
+        self.display.write_attributes()
+        self.display.show()
         if verdicts.expiry(self.state) is not None:
             arm(self.state, self.entity.alarm, Decision())
 
@@ -157,7 +158,7 @@ class StepRunner:
         spec = STEPS[step.name]
         began = workflow.now()
         if step.name == StepName.KILL_POD:
-            self.display.publish(rests=True)  # a kill may take the whole grace, so show the pod as it is before that
+            self.display.write_attributes(rests=True)  # a kill may take the whole grace: show the pod before that
         summary = temporal_ui.step_summary(self.state, step)
         argument = decide.record_step(self.state, step, began)
         if step.resets:

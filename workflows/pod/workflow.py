@@ -132,7 +132,8 @@ class PodWorkflow:
             elif self.entity.is_due() and self.entity.is_quiet():
                 await self.continue_as_new()
             else:
-                self.display.publish(rests=not self.steps.pulls)
+                self.display.write_attributes(rests=not self.steps.pulls)
+                self.display.show()
                 if not self.steps.pulls:
                     self.worker_hooks.rested(self.state)
                 await self.wait(decision)
@@ -180,8 +181,8 @@ class PodWorkflow:
         self.worker_hooks.rested(self.state)
         self.worker_hooks.arm_backoffs(())  # otherwise they would end back-offs of the next pod of this name
         if self.state.successor is None:
-            self.display.publish()
-        self.worker_hooks.publish(lambda: self.display.as_published(is_gone=True))
+            self.display.write_attributes()
+        self.display.show(is_gone=True)
         if self.state.successor is not None:
             workflow.continue_as_new(desired.successor_of(self.state))
         return pod_to_wire(desired.as_pod(self.state))
