@@ -181,6 +181,7 @@ def test_help_is_found(arguments: tuple[str, ...]) -> None:
         (("create", "-f", "pod.yaml", "--dry-run=yes"), "--dry-run: must be none, client or server, not yes"),
         (("apply", "-k", "prod"), "-k: kustomizations are not built here: kubectl kustomize prod | syncpod apply -f -"),
         (("delete", "deploy", "web"), "'deploy': a fleet has them: `syncpod fleet delete deployment NAME`"),
+        (("logs", "deploy", "web"), "'deploy': a fleet has them: `syncpod fleet logs deployment/NAME`"),
         (("logs", "web", "--tail=abc"), "Invalid value for '--tail': must be a whole number; see `syncpod logs"),
         (("apply",), "name a manifest with -f FILE"),
         (("apply", "-f", "/none.yaml"), "/none.yaml: No such file or directory"),

@@ -71,6 +71,7 @@ _OF_WORKLOADS: Final[Mapping[str, str]] = {
     "describe": "`syncpod fleet describe {kind} NAME`",
     "delete": "`syncpod fleet delete {kind} NAME`",
     "explain": "`syncpod fleet explain {kind}/NAME`",
+    "logs": "`syncpod fleet logs {kind}/NAME`",
     "exec": "`syncpod fleet exec {kind}/NAME -- COMMAND`",
     "attach": "`syncpod fleet attach {kind}/NAME`",
     "port-forward": "`syncpod fleet port-forward {kind}/NAME PORT`",
