@@ -260,7 +260,7 @@ async def test_newest_signals_are_carried_over_from_a_history_that_cannot_be_rep
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
-        planted.setattr(Display, "publish", one_timer_more(Display.publish))
+        planted.setattr(Display, "write_attributes", one_timer_more(Display.write_attributes))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "nondeterministic")
     first = (await handle.describe()).run_id
@@ -288,7 +288,7 @@ async def test_a_signal_that_the_stuck_run_has_refused_has_no_effect_in_the_new_
 ) -> None:
     """A signal with the name of an update is refused at once; its name is valid among those that are passed on."""
     with monkeypatch.context() as planted:
-        planted.setattr(Display, "publish", one_timer_more(Display.publish))
+        planted.setattr(Display, "write_attributes", one_timer_more(Display.write_attributes))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "refused")
             pod_directory(context, "uid-refused").mkdir(parents=True)
@@ -403,7 +403,7 @@ async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
 ) -> None:
     """The worker was killed before the update's changes were on disk."""
     with monkeypatch.context() as planted:
-        planted.setattr(Display, "publish", one_timer_more(Display.publish))
+        planted.setattr(Display, "write_attributes", one_timer_more(Display.write_attributes))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "updated")
             pod_directory(context, "uid-updated").mkdir(parents=True)
@@ -427,11 +427,11 @@ async def test_an_accepted_update_missing_in_the_stored_state_is_carried_over(
 def one_timer_more(known: Callable[..., None]) -> Callable[..., None]:
     """A worker with different workflow code, which sets an additional timer."""
 
-    def publish(self: Display, *, rests: bool = False) -> None:
+    def write_attributes(self: Display, *, rests: bool = False) -> None:
         known(self, rests=rests)
         self.extra = asyncio.ensure_future(workflow.sleep(3600))  # type: ignore[attr-defined]
 
-    return publish
+    return write_attributes
 
 
 async def forget_sticky(client: Client, handle: WorkflowHandle[Any, Any]) -> None:
@@ -444,7 +444,7 @@ async def test_without_a_stored_state_a_pod_is_restarted_from_its_record(
     client: Client, node: ScriptedNode, healer: Healer, context: NodeContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
-        planted.setattr(Display, "publish", one_timer_more(Display.publish))
+        planted.setattr(Display, "write_attributes", one_timer_more(Display.write_attributes))
         async with worker(client, node, healer):
             handle = await crashed_once(client, node, "recorded")
     published = healer.published_pods.newest(handle.id)
