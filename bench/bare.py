@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from bench.watch import Watch
 from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri import ContainerConfig, SandboxConfig
-from syncpod.node.cgroups import remove_pod_cgroup
-from syncpod.node.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_directories
+from syncpod.node.directories import plan_container, plan_pod, prepare_container, prepare_pod, remove_pod_files
 from syncpod.objects import ObjectStore
 from syncpod.pod import Container, ContainerKind, Pod
 from syncpod.translation.container_config import container_config, container_variables
@@ -127,8 +126,7 @@ class BareNode:
     def clear_disk(self, made: BarePod) -> None:
         """Remove everything of the pod outside the runtime: its cgroups, directories and logs."""
         meta = made.pod.metadata
-        remove_pod_cgroup(self._context, meta.uid)
-        remove_pod_directories(self._context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+        remove_pod_files(self._context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
 
     async def _start(self, made: BarePod, config: ContainerConfig) -> str:
         created = await self._runtime.CreateContainer(

@@ -19,8 +19,8 @@ from syncpod.kernel.cgroupfs import CgroupBusy
 from syncpod.messages import KillCause, ObservedPod
 from syncpod.messages.identity import EndedLife, PodRef
 from syncpod.messages.steps import KillPod, StepResult
-from syncpod.node.cgroups import kill_pod_cgroup, remove_pod_cgroup
-from syncpod.node.directories import remove_pod_directories
+from syncpod.node.cgroups import kill_pod_cgroup
+from syncpod.node.directories import remove_pod_files
 from syncpod.node.pod_cgroups import remove_empty_tiers
 from syncpod.node.pod_threads import DiskWork
 from syncpod.translation.context import NodeContext
@@ -122,12 +122,8 @@ def _has_ended(view: ObservedPod) -> bool:
 
 
 def _remove_files(node: NodeContext, ref: PodRef) -> None:
-    """Remove the pod's cgroup, then its directories and logs, then the cgroups of QoS classes without pods. Blocks.
-
-    Raises CgroupBusy, before anything is removed; StillMounted, OSError.
-    """
-    remove_pod_cgroup(node, ref.uid)
-    remove_pod_directories(node, namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    """Remove the pod's files, then the cgroups of QoS classes without pods. Blocks. Raises as `remove_pod_files`."""
+    remove_pod_files(node, namespace=ref.namespace, name=ref.name, uid=ref.uid)
     remove_empty_tiers(node)
 
 

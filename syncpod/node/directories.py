@@ -14,6 +14,7 @@ from pathlib import Path
 from syncpod.kernel.beneath import open_directory, open_without_links
 from syncpod.kernel.mounting import is_mount
 from syncpod.kernel.tree_removal import StillMounted, remove_tree
+from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.log_links import remove_pod_links
 from syncpod.node.pod_records import RECORD_NAME
 from syncpod.node.pod_volumes import PodVolume, alone, make_volumes, pod_volumes
@@ -167,17 +168,19 @@ def prepare_container(plan: ContainerPlan, *, hosts_of_node: Path = Path("/etc/h
         file.write(text)
 
 
-def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
-    """Remove the pod's directory with its volumes, its directory in memory, its logs and the links to them.
+def remove_pod_files(node: NodeContext, *, namespace: str, name: str, uid: str) -> None:
+    """Remove the pod's cgroup, its directory with its volumes, its directory in memory, its logs and the links to them.
 
     Blocks; safe to repeat.
 
-    Use it only for a pod without containers. The pod's mounts are unmounted first; hostPaths are not touched. The pod's
+    Use it only for a pod without sandboxes. The pod's mounts are unmounted first; hostPaths are not touched. The pod's
     record is removed last: after a crash halfway, the record shows which pod the remaining files belong to. Raises
-    :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume, and OSError.
+    :class:`~syncpod.kernel.cgroupfs.CgroupBusy` before anything is removed;
+    :class:`~syncpod.kernel.tree_removal.StillMounted` while something else is mounted in a volume; and OSError.
     """
     own, logs = pod_directory(node, uid), pod_log_directory(node, namespace, name, uid)
     in_memory = memory_pod_directory(node, uid)
+    remove_pod_cgroup(node, uid)
     remove_pod_links(logs, namespace, name)
     remove_tree(logs)
     try:
@@ -195,7 +198,7 @@ def remove_pod_directories(node: NodeContext, *, namespace: str, name: str, uid:
 def remove_pod_volumes(node: NodeContext, uid: str) -> None:
     """Remove the pod's volumes, on disk and in memory, and nothing else. Blocks; safe to repeat.
 
-    Use it only for a pod without containers, which will never run again. Raises the errors of `remove_pod_directories`.
+    Use it only for a pod without containers, which will never run again. Raises the errors of `remove_pod_files`.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), alone(pod_directory(node, uid)):
         _remove_volumes(node, uid)

@@ -6,6 +6,7 @@ Holds: An admitted pod is never rejected, and its resources stay reserved until 
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from activities.node.ledger import Ledger
 from syncpod.lifecycle.actions import StepName
 from syncpod.messages.queries import ComesBefore
 from syncpod.messages.steps import Fault, KillPod, Outcome, StepResult
-from syncpod.node.directories import remove_pod_directories
+from syncpod.node.directories import remove_pod_files
 from syncpod.node.pod_records import read_pod_record
 from syncpod.pod.host_ports import host_ports
 from syncpod.translation.sysctls import allowed_sysctls
@@ -125,8 +126,7 @@ async def test_an_adopted_pod_stays_admitted_without_its_record(two_cores: Bench
     """With the record, the requested node labels may be lost; running containers are not ended because of that."""
     pod = asking(two_cores, "1500m")
     await pod.create_sandbox()
-    meta = pod.pod.metadata
-    remove_pod_directories(two_cores.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    shutil.rmtree(pod.directory)
     two_cores.node.ledger = Ledger(two_cores.node.context)
     have(two_cores, cpu=1)
     adoption = pod.sandbox_request().model_copy(update={"adopt": True})
@@ -169,7 +169,7 @@ async def test_a_pod_removed_by_raw_calls_takes_no_resources(two_cores: Bench) -
     meta = gone.pod.metadata
     await two_cores.cri.stop_pod_sandbox(gone.sandbox_id)
     await two_cores.cri.remove_pod_sandbox(gone.sandbox_id)
-    remove_pod_directories(two_cores.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    remove_pod_files(two_cores.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
     await asking(two_cores, "600m").create_sandbox()
     assert (await rejection_of(asking(two_cores, "1500m")))[1].endswith("requested: 1500, used: 600, capacity: 2000")
 

@@ -17,7 +17,7 @@ from syncpod.cri.errors import RuntimeFailure, Unavailable
 from syncpod.cri.port import LinuxResources
 from syncpod.lifecycle.actions import StepName
 from syncpod.messages.steps import AllocateResources, Allocation, Amounts, ContainerUpdate, Fault, ResizePod
-from syncpod.node.directories import remove_pod_directories
+from syncpod.node.directories import remove_pod_files
 from syncpod.pod import Pod, ResourceRequirements, resized
 from tests.activities.bench import Bench, PodOnBench, container, fault_of
 from tests.runtimes import kernel_limits
@@ -131,7 +131,7 @@ async def test_a_resize_gets_the_room_of_a_pod_removed_by_raw_calls(bench: Bench
     meta = gone.pod.metadata
     await bench.cri.stop_pod_sandbox(gone.sandbox_id)
     await bench.cri.remove_pod_sandbox(gone.sandbox_id)
-    remove_pod_directories(bench.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    remove_pod_files(bench.node.context, namespace=meta.namespace, name=meta.name, uid=meta.uid)
     assert await allocate(asks, cpu_of(asks, "1")) == Allocation()
     assert told == [[waits.ref]]
     assert await allocate(waits, cpu_of(waits, "900m")) == Allocation()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncpod.agent.storage.former_secrets import FormerSecrets
-from syncpod.node.directories import plan_pod, prepare_pod, remove_pod_directories
+from syncpod.node.directories import plan_pod, prepare_pod, remove_pod_files
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.secret_values import known_secret_values
 from syncpod.objects import ObjectStore
@@ -43,7 +43,7 @@ class Scene:
         write_pod_record(self.node, PodRecord(pod=pod))
 
     def remove(self, uid: str) -> None:
-        remove_pod_directories(self.node, namespace="default", name=f"web-{uid}", uid=uid)
+        remove_pod_files(self.node, namespace="default", name=f"web-{uid}", uid=uid)
 
     @property
     def hidden(self) -> str:

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from syncpod.agent.storage import volume_refresh
 from syncpod.agent.storage.volume_refresh import VolumeRefresh
-from syncpod.node.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_directories
+from syncpod.node.directories import make_directories, own_directories, plan_pod, prepare_pod, remove_pod_files
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.pod_threads import PodThreads
 from syncpod.node.pod_volumes import pod_volumes, refresh_volumes
@@ -198,7 +198,7 @@ async def test_a_removed_pod_is_no_longer_refreshed(scene: Scene) -> None:
     refresh = scene.refresh()
     await refresh.look()
     meta = pod.metadata
-    remove_pod_directories(scene.node, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+    remove_pod_files(scene.node, namespace=meta.namespace, name=meta.name, uid=meta.uid)
     scene.put(colour="blue")
     await refresh.look()
     assert list((scene.node.state_dir / "pods").iterdir()) == []

@@ -37,7 +37,7 @@ from syncpod.kubernetes.csi import (
     publish_attributes,
 )
 from syncpod.kubernetes.kubeconfig import read_kubeconfig
-from syncpod.node.directories import remove_pod_directories
+from syncpod.node.directories import remove_pod_files
 from syncpod.objects import ClaimNeed
 from syncpod.redaction import of_process
 from syncpod.translation.paths import csi_target, pod_directory
@@ -278,12 +278,12 @@ class TestAVolume:
             bind(disk, target)
             try:
                 with pytest.raises(StillMounted, match="a storage driver has not unmounted"):
-                    remove_pod_directories(node.context, namespace="default", name="web", uid="u1")
+                    remove_pod_files(node.context, namespace="default", name="web", uid="u1")
                 assert (target / "file").exists()
             finally:
                 unmount(target)
             await node.claims.forget(NEED.ref)
-        remove_pod_directories(node.context, namespace="default", name="web", uid="u1")
+        remove_pod_files(node.context, namespace="default", name="web", uid="u1")
         assert not pod_directory(node.context, "u1").exists()
         assert (disk / "file").exists()
 

@@ -17,7 +17,7 @@ from syncpod.node.directories import (
     plan_pod,
     prepare_container,
     prepare_pod,
-    remove_pod_directories,
+    remove_pod_files,
 )
 from syncpod.node.pod_volumes import MountFailure
 from syncpod.objects import ObjectStore
@@ -256,7 +256,7 @@ def test_the_hosts_file_of_a_host_network_pod_equals_the_nodes_byte_by_byte(node
 
 
 def remove(node: NodeContext, **names: str) -> None:
-    remove_pod_directories(node, **{"namespace": "default", "name": "web", "uid": UID, **names})
+    remove_pod_files(node, **{"namespace": "default", "name": "web", "uid": UID, **names})
 
 
 def test_removing_a_pod_removes_only_its_directory_and_logs(node: NodeContext) -> None:

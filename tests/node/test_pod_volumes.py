@@ -17,7 +17,7 @@ import pytest
 
 from syncpod.kernel import mounting
 from syncpod.kernel.tree_removal import StillMounted
-from syncpod.node.directories import plan_pod, prepare_pod, remove_pod_directories
+from syncpod.node.directories import plan_pod, prepare_pod, remove_pod_files
 from syncpod.node.pod_volumes import MountFailure, alone, pod_volumes, refresh_volumes, share_volumes
 from syncpod.objects import ObjectRef, ObjectStore
 from syncpod.pod import ConfigMap, Pod, Secret
@@ -363,7 +363,7 @@ def test_a_refresh_that_waited_for_a_removed_pod_does_nothing(node: NodeContext,
 
 
 def remove(node: NodeContext) -> None:
-    remove_pod_directories(node, namespace="default", name="web", uid=UID)
+    remove_pod_files(node, namespace="default", name="web", uid=UID)
 
 
 def test_memory_volumes_are_removed_with_the_pod(node: NodeContext, store: ObjectStore) -> None:
@@ -442,9 +442,9 @@ def test_a_volume_shares_mounts_only_for_a_container_that_asks_and_goes_with_its
         inside.mkdir()
         mounting.mount_tmpfs(inside, None, 0o700)
         with pytest.raises(StillMounted):
-            remove_pod_directories(node, namespace="default", name="web", uid=UID)
+            remove_pod_files(node, namespace="default", name="web", uid=UID)
         mounting.unmount(inside)
-        remove_pod_directories(node, namespace="default", name="web", uid=UID)
+        remove_pod_files(node, namespace="default", name="web", uid=UID)
         assert not own.exists()
     finally:
         for place in mounting.mounts_below(node.state_dir):
@@ -467,5 +467,5 @@ def test_a_volume_in_memory_shares_mounts_without_another_mount(node: NodeContex
         (mount,) = mounting.mounts_at(place)
         assert (mount.file_system, mount.propagation[0].partition(":")[0]) == ("tmpfs", "shared")
     finally:
-        remove_pod_directories(node, namespace="default", name="web", uid=UID)
+        remove_pod_files(node, namespace="default", name="web", uid=UID)
     assert mounting.mounts_below(node.state_dir) == ()

@@ -12,13 +12,12 @@ import pytest
 from syncpod.cri.client import CriClient
 from syncpod.kernel.cgroupfs import whole_hierarchies
 from syncpod.kernel.mountinfo import read_mounts
-from syncpod.node.cgroups import remove_pod_cgroup
 from syncpod.node.directories import (
     plan_container,
     plan_pod,
     prepare_container,
     prepare_pod,
-    remove_pod_directories,
+    remove_pod_files,
 )
 from syncpod.node.host import read_host
 from syncpod.objects import ObjectStore
@@ -111,8 +110,7 @@ class Pods:
             await self.client.stop_pod_sandbox(each.sandbox_id)
             await self.client.remove_pod_sandbox(each.sandbox_id)
             meta = each.pod.metadata
-            remove_pod_cgroup(self.node, meta.uid)
-            remove_pod_directories(self.node, namespace=meta.namespace, name=meta.name, uid=meta.uid)
+            remove_pod_files(self.node, namespace=meta.namespace, name=meta.name, uid=meta.uid)
         self.running.clear()
         for hierarchy in HIERARCHIES:
             parent = hierarchy / self.node.cgroup_parent

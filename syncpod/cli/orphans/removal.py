@@ -23,8 +23,7 @@ from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, NotFound
 from syncpod.kernel.os_errors import sentence_of
 from syncpod.lifecycle.termination import stop_timeout_seconds
-from syncpod.node.cgroups import remove_pod_cgroup
-from syncpod.node.directories import remove_pod_directories
+from syncpod.node.directories import remove_pod_files
 from syncpod.settings.worker_record import serving
 from syncpod.translation.names import NODE_LABEL, POD_TERMINATION_GRACE_PERIOD_ANNOTATION
 from syncpod.translation.paths import pod_directory
@@ -115,8 +114,7 @@ def _remove_files(place: Here, orphan: FoundOrphan) -> None:
     """Remove the pod's cgroup, volumes, logs and directory. Blocks. Raises Failure."""
     pod = orphan.pod
     try:
-        remove_pod_cgroup(place.node, pod.uid)
-        remove_pod_directories(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+        remove_pod_files(place.node, namespace=pod.namespace, name=pod.name, uid=pod.uid)
     except (OSError, ValueError) as error:
         raise Failure(f'pod "{pod.name}" is killed, but some of its files are left: {sentence_of(error)}') from None
 

@@ -17,8 +17,7 @@ from syncpod.cli.machine.checked_node import context_of
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, NotFound
 from syncpod.kernel.os_errors import sentence_of
-from syncpod.node.cgroups import remove_pod_cgroup
-from syncpod.node.directories import remove_pod_directories
+from syncpod.node.directories import remove_pod_files
 from syncpod.translation.names import NODE_LABEL
 
 if TYPE_CHECKING:
@@ -45,8 +44,7 @@ def remove_files(here: NodeSettings, sandboxes: Iterable[SandboxSummary]) -> Non
     for (namespace, name, uid), node in pods.items():
         context = replace(context_of(here), name=node)
         try:
-            remove_pod_cgroup(context, uid)
-            remove_pod_directories(context, namespace=namespace, name=name, uid=uid)
+            remove_pod_files(context, namespace=namespace, name=name, uid=uid)
         except (OSError, ValueError) as error:
             warn(f'some files are left of pod "{printable(name)}": {sentence_of(error)}')
 
