@@ -26,6 +26,7 @@ from syncpod.api.source import CannotSay, SourcePod
 from syncpod.messages.identity import pod_workflow_id
 from syncpod.messages.node import NodeView, node_workflow_id
 from syncpod.messages.running_steps import PendingStep, RunningStep, steps_of
+from syncpod.node.loop_stalls import read_loop_stall
 from syncpod.temporal.pod_search_attributes import attribute
 from syncpod.translation.context import NodeContext
 
@@ -180,7 +181,8 @@ class NodePods:
         if not at_once:
             await self._require_open(workflow_id, run.run_id)
         view = NodeView.model_validate(await asyncio.to_thread(run.published.node))
-        return ListedNode(name, view, current=True, heard=datetime.now(UTC), lives=True)
+        stall = await asyncio.to_thread(read_loop_stall, self.state_dir)
+        return ListedNode(name, view, current=True, heard=datetime.now(UTC), lives=True, stall=stall)
 
     def steps_under_way(self) -> Sequence[dict[str, Any]]:
         """Return a JSON object that describes each step under way."""

@@ -1,4 +1,4 @@
-"""Makes descriptions of pods, as ``kubectl describe`` prints them.
+"""Makes descriptions of pods and nodes, as ``kubectl describe`` prints them.
 
 The worker renders them, since it has loaded the models: the command need not load them.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from syncpod.api.source import CannotSay, SourcePod
+from syncpod.api.views.node_description import describe as describe_node
 from syncpod.api.views.pod_description import Facts, HoldLine, describe, describe_recorded
 from syncpod.journal.records import EventRecord
 from syncpod.messages.identity import pod_workflow_id
@@ -19,6 +20,9 @@ from syncpod.messages.queries import read_events
 from syncpod.messages.running_steps import PendingStep
 from syncpod.node.orphan_mark import ANNOTATION, why_orphaned
 from syncpod.pod import Pod
+
+if TYPE_CHECKING:
+    from syncpod.api.listed_node import ListedNode
 
 
 def description(one: SourcePod, pending: Sequence[PendingStep], pages: str) -> Mapping[str, Any]:
@@ -38,6 +42,17 @@ def description(one: SourcePod, pending: Sequence[PendingStep], pages: str) -> M
         "apiVersion": "syncpod.dev/v1",
         "metadata": {"namespace": one.namespace, "name": one.name, "annotations": annotations},
         "lines": lines(pod, facts, datetime.now(UTC)),
+    }
+
+
+def node_description(node: ListedNode, pods: Sequence[SourcePod]) -> Mapping[str, Any]:
+    """Return a node's NodeDescription, with its lines; `pods` are those on the node."""
+    listed = [one.listed for one in sorted(pods, key=lambda one: one.key)]
+    return {
+        "kind": "NodeDescription",
+        "apiVersion": "syncpod.dev/v1",
+        "metadata": {"name": node.name},
+        "lines": describe_node(node, listed, datetime.now(UTC)),
     }
 
 

@@ -45,7 +45,11 @@ async def core_resources(source: PodSource, asked: Request) -> Answer:
 
 async def own_resources(source: PodSource, asked: Request) -> Answer:
     """Answer with the resources of syncpod's own group, which Kubernetes does not have."""
-    resources = [_resource("podreports", "PodReport", _READ), _resource("steps", "Step", ["list"], namespaced=False)]
+    resources = [
+        _resource("podreports", "PodReport", _READ),
+        _resource("nodedescriptions", "NodeDescription", _READ, namespaced=False),
+        _resource("steps", "Step", ["list"], namespaced=False),
+    ]
     return Answer(whole(_list(f"{_OURS}/v1", resources)))
 
 

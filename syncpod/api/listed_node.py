@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from syncpod.messages.node import NodeCondition, NodeView
+from syncpod.node.loop_stalls import LoopStall
 
 _SILENT: Final = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
 
@@ -26,6 +27,9 @@ class ListedNode:
     """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
     is_told: bool = False
     """If the workflow did not answer: whether `view` has the status and events that this machine recorded."""
+
+    stall: LoopStall | None = None
+    """The newest stall of its worker's event loop, if it is this machine's node; None = no stall is known."""
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from syncpod.api.descriptions import node_description
 from syncpod.api.lists import rendered, rendered_alone, whole
 from syncpod.api.messages import Answer, Request, warning_headers
-from syncpod.api.source import PodSource
+from syncpod.api.source import PodSource, SourcePod
 from syncpod.api.views.node_columns import HEADER, WIDE, document, row
 from syncpod.api.views.tables import partial_metadata, table_head
 
@@ -34,6 +35,27 @@ async def get_node(source: PodSource, asked: Request, name: str) -> Answer:
     if asked.wants_table:
         return _table(asked, [node], {})
     return Answer(rendered_alone(lambda: document(node)))
+
+
+async def list_descriptions(source: PodSource, asked: Request) -> Answer:
+    """Answer with the NodeDescriptions of all nodes, and the same warnings as for a NodeList."""
+    nodes, ended = await source.nodes()
+    described = [(one, await _pods_on(source, one.name)) for one in nodes]
+    head = {"kind": "NodeDescriptionList", "apiVersion": "syncpod.dev/v1", "metadata": {}}
+    return Answer(
+        rendered(head, "items", described, lambda one: [node_description(*one)]), headers=warning_headers(ended)
+    )
+
+
+async def get_description(source: PodSource, asked: Request, name: str) -> Answer:
+    """Answer with a node's NodeDescription."""
+    node = await source.node_named(name, at_once=False)
+    pods = await _pods_on(source, name)
+    return Answer(rendered_alone(lambda: node_description(node, pods)))
+
+
+async def _pods_on(source: PodSource, name: str) -> Sequence[SourcePod]:
+    return await source.open_pods(None, (), nodes=[name], recorded=True)
 
 
 def _table(asked: Request, nodes: Sequence[ListedNode], headers: Mapping[str, str]) -> Answer:

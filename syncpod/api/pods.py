@@ -13,7 +13,7 @@ from typing import Any, Final
 from syncpod.api.descriptions import description
 from syncpod.api.field_selector import OF_PODS, FieldSelector, parse_field_selector
 from syncpod.api.label_selector import Selector, parse_selector
-from syncpod.api.listed import NOTHING_RECORDED, ListedPod
+from syncpod.api.listed import ListedPod
 from syncpod.api.lists import rendered, rendered_alone
 from syncpod.api.messages import Answer, Request, warning_headers
 from syncpod.api.source import PARTS, CannotSay, PodSource, SourcePod
@@ -45,7 +45,7 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
     headers = warning_headers(source.why_recorded(found))
 
     def documents(one: SourcePod) -> Iterator[ListedPod]:
-        pod = _listed(one)
+        pod = one.listed
         if labels.matches(pod.labels) and fields.matches(pod.document):
             yield pod
 
@@ -69,9 +69,7 @@ async def get_pod(source: PodSource, asked: Request, namespace: str, name: str) 
     """Answer with a Pod, or a Table of one row."""
     one = await one_pod(source, asked, namespace, name)
     if not asked.wants_table:
-        return Answer(
-            rendered_alone(lambda: _listed(one).document), headers=warning_headers(source.why_recorded([one]))
-        )
+        return Answer(rendered_alone(lambda: one.listed.document), headers=warning_headers(source.why_recorded([one])))
     only = Request(asked.method, asked.path, {**asked.query, "pod": [name]}, asked.accept)
     return await list_pods(source, only, namespace)
 
@@ -91,7 +89,7 @@ async def list_reports(source: PodSource, asked: Request, namespace: str | None)
     else:
         found = await _asked_pods(source, asked, namespace, parts=_read_of(parts), nodes=nodes)
     if labels.requirements:
-        found = [one for one in found if labels.matches(_listed(one).labels)]
+        found = [one for one in found if labels.matches(one.listed.labels)]
     pending = await _pending(source, found, parts)
     head = {"kind": "PodReportList", "apiVersion": "syncpod.dev/v1", "metadata": {}}
     return Answer(
@@ -200,11 +198,6 @@ async def named_pod(source: PodSource, namespace: str, name: str, missing: str, 
         if uid in ("", pod["metadata"].get("uid")):
             return pod
     raise ApiError(404, missing)
-
-
-def _listed(one: SourcePod) -> ListedPod:
-    document = {"apiVersion": "v1", "kind": "Pod"} | one.reads.pod()
-    return ListedPod(document, current=one.recorded is None, recorded=one.recorded or NOTHING_RECORDED)
 
 
 def _metadata(one: SourcePod) -> dict[str, str]:

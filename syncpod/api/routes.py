@@ -57,6 +57,8 @@ ROUTES: Final = (
     Route("GET", f"{OURS}/namespaces/{{namespace}}/podreports", pods.list_reports, "PodReportList"),
     Route("GET", _REPORT, pods.get_report, "PodReport"),
     Route("POST", f"{_REPORT}/plan", pods.plan_of, "PodReport"),
+    Route("GET", f"{OURS}/nodedescriptions", node.list_descriptions, "NodeDescriptionList"),
+    Route("GET", f"{OURS}/nodedescriptions/{{name}}", node.get_description, "NodeDescription"),
     Route("GET", f"{OURS}/steps", node.steps, "StepList"),
     Route("POST", f"{OURS}/journal/settle", node.settle_journal, "Status"),
     Route("POST", f"{OURS}/nodereport/refresh", node.refresh_report, "Status"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from syncpod.api.listed import Recorded
+from syncpod.api.listed import NOTHING_RECORDED, ListedPod, Recorded
 from syncpod.api.statuses import ApiError
 from syncpod.messages.reads import PodReads
 from syncpod.messages.running_steps import PendingStep
@@ -44,6 +44,12 @@ class SourcePod:
     def key(self) -> tuple[str, str]:
         """Namespace and name."""
         return self.namespace, self.name
+
+    @property
+    def listed(self) -> ListedPod:
+        """The pod as lists show it. Takes a while, as `reads` does."""
+        document = {"apiVersion": "v1", "kind": "Pod"} | self.reads.pod()
+        return ListedPod(document, current=self.recorded is None, recorded=self.recorded or NOTHING_RECORDED)
 
 
 class CannotSay(ApiError):

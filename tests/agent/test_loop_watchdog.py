@@ -9,6 +9,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 
 from syncpod.agent.loop_watchdog import LoopWatchdog, doing, held_up_seconds
 from syncpod.api.listed_node import ListedNode
-from syncpod.cli.view.node_description import describe
+from syncpod.api.views.node_description import describe
 from syncpod.messages.node import NodeView
 from syncpod.node.loop_stalls import LoopStall, read_loop_stall, write_loop_stall
 from tests.agent.waiting import until
@@ -77,8 +78,8 @@ def test_the_node_description_shows_a_stall() -> None:
     stall = LoopStall(
         since=now - timedelta(seconds=34), seconds=34, stack=("asyncio/events.py:80 _run", "x/y.py:1 read")
     )
-    fetched = ListedNode("n1", NodeView(), current=False, heard=None, lives=False)
-    lines = "\n".join(describe(fetched, [], now, stall))
+    node = ListedNode("n1", NodeView(), current=False, heard=None, lives=False)
+    lines = "\n".join(describe(replace(node, stall=stall), [], now))
     assert "Event Loop:" in lines and "has stood still for 34s, 34s ago: it waits" in lines
     assert lines.index("at x/y.py:1 read") < lines.index("at asyncio/events.py:80 _run")
-    assert "Event Loop:" not in "\n".join(describe(fetched, [], now))
+    assert "Event Loop:" not in "\n".join(describe(node, [], now))

@@ -434,7 +434,17 @@ async def test_the_node_is_listed_if_the_server_has_no_other(node: Node, server:
         assert table["rows"][0]["object"]["kind"] == ("Node" if more else "PartialObjectMetadata")
         shown = [each["name"] for each in table["columnDefinitions"] if not each["priority"]]
     assert shown == ["Name", "Status", "Roles", "Age", "Version"]
+    published.take("pod/default/web", "run", Shown())
+    server.runs = {"pod/default/web": "run"}
+    path = "/apis/syncpod.dev/v1/nodedescriptions"
+    for where in (path, f"{path}/n"):
+        reply = await asyncio.to_thread(ask, context.state_dir, where)
+        assert reply is not None and reply.code == 200
+        described = reply.document["items"][0] if where == path else reply.document
+        assert described["metadata"] == {"name": "n"} and "Pods (1 in total):" in described["lines"]
     server.other_nodes = True
+    reply = await asyncio.to_thread(ask, context.state_dir, path)
+    assert reply is not None and reply.code == 503
     assert await asyncio.to_thread(listed, context.state_dir, "nodes", None) is None
 
 

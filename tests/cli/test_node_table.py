@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from syncpod.api.listed import ListedPod
 from syncpod.api.listed_node import ListedNode
 from syncpod.api.views.node_columns import document, row
-from syncpod.cli.fetched import FetchedPod
+from syncpod.api.views.node_description import describe
 from syncpod.cli.input.arguments import named_nodes, node_names, nodes_among
-from syncpod.cli.view.node_description import describe
 from syncpod.journal.records import EventRecord
 from syncpod.messages.node import (
     FILE_SOURCE,
@@ -22,7 +22,7 @@ from syncpod.messages.node import (
     NodeView,
     SourceView,
 )
-from syncpod.pod import ObjectMeta, Pod, PodStatus
+from syncpod.pod import ObjectMeta, Pod, PodStatus, pod_to_wire
 from syncpod.pod.static import HASH_ANNOTATION
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -89,7 +89,7 @@ def test_the_node_description_shows_pods_and_why_others_wait() -> None:
         metadata=ObjectMeta(name="web-n1", namespace="default", uid="u", annotations=marks, creation_timestamp=made)
     )
     silent = Pod(metadata=ObjectMeta(name="a", creation_timestamp=NOW), status=PodStatus(phase="Running"))
-    pods = [FetchedPod(told, {}, current=True), FetchedPod(silent, {}, current=False)]
+    pods = [ListedPod(pod_to_wire(told)), ListedPod(pod_to_wire(silent), current=False)]
     text = "\n".join(describe(fetched_node(), pods, NOW))
     for said in ("Unschedulable:", "KubeletReady", "Sources:", "Waiting Pods:", "spec: no", "in 20s", "it begins"):
         assert said in text
@@ -104,7 +104,7 @@ def test_a_pod_that_stands_in_the_way_of_a_listed_one_is_not_shown_as_the_lists(
     view = VIEW.model_copy(update={"desired": (waits,)})
     applied = Pod(metadata=ObjectMeta(name="web-n1", namespace="default", uid="other", creation_timestamp=NOW))
     shown = describe(
-        ListedNode("n1", view, current=True, heard=NOW, lives=True), [FetchedPod(applied, {}, current=True)], NOW
+        ListedNode("n1", view, current=True, heard=NOW, lives=True), [ListedPod(pod_to_wire(applied))], NOW
     )
     lines = [line.split() for line in shown]
     assert ["default", "web-n1", "Pending", "api", "0s"] in lines

@@ -72,6 +72,9 @@ def test_what_cannot_end_a_pod_without_a_workflow_does_not_say_that_it_has(
 ) -> None:
     make_orphan(syncpod, environ, "one", "two")
     node = environ["SYNCPOD_NODE"]
+    for words in (("tree",), ("tree", node), ("describe", "node", node)):
+        shown = syncpod(*words)
+        assert shown.code == 0 and [name in shown.out for name in ("one", "two", "Orphan")] == [True] * 3, shown
     for flags in (("--dry-run=client",), ()):
         drained = syncpod("drain", node, "--force", *flags)
         assert drained.code == 1 and "drained" not in drained.out and "evict" not in drained.out, drained

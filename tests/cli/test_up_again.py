@@ -97,17 +97,17 @@ def test_get_reads_the_nodes_own_pods_without_the_temporal_sdk(
     assert "cat" in start.out or words[-1] == "x"
 
 
-@pytest.mark.parametrize("words", [("-o", "wide"), ("-o", "json"), ("--show-labels",), ("-l", "a=b")], ids=" ".join)
-@pytest.mark.parametrize("is_named", [False, True])
-def test_get_reads_the_node_without_the_temporal_sdk(
+@pytest.mark.parametrize(
+    "words", [("get", "-o", "wide"), ("get", "-o", "json"), ("get", "--show-labels"), ("describe",)], ids=" ".join
+)
+@pytest.mark.parametrize("is_named", [False, True], ids=["all", "named"])
+def test_the_node_is_shown_without_the_temporal_sdk(
     syncpod: Run, environ: dict[str, str], words: tuple[str, ...], is_named: bool
 ) -> None:
-    if is_named and words[0] == "-l":
-        words = ()
     things = ("node", environ["SYNCPOD_NODE"]) if is_named else ("nodes",)
-    start = started("get", *things, *words, **environ)
-    assert start.code == 0 and start.heavy == set() and start.commands == {"get"}, start.err
-    asked = started("get", *things, *words, **environ, TEMPORAL_UNHEARD_OF="as above")
+    start = started(*words[:1], *things, *words[1:], **environ)
+    assert start.code == 0 and start.heavy == set() and start.commands == {words[0]}, start.err
+    asked = started(*words[:1], *things, *words[1:], **environ, TEMPORAL_UNHEARD_OF="as above")
     assert "temporalio" in asked.heavy
     assert (without_age(start.out), start.err) == (without_age(asked.out), asked.err)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 from syncpod.api.client import refresh_report
 from syncpod.api.views.durations import short_duration
 from syncpod.api.views.layout import mapping
+from syncpod.api.views.node_description import stall_lines
 from syncpod.api.views.text import columns, printable
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import full_disk, running_server
-from syncpod.cli.view.node_description import stall_lines
 from syncpod.cli.view.node_explanation import silence_of_server
 from syncpod.journal.reading import NoJournal, gaps_of
 from syncpod.kernel.process_priority import NODE, unspared

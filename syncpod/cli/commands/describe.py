@@ -41,7 +41,7 @@ def describe(given: DescribeOptions) -> None:
     if (nodes := named_nodes(what)) is not None:
         if given.selector:
             raise BadInput("--selector: nodes are described by name")
-        from syncpod.cli.actions.describe_nodes import describe_nodes
+        from syncpod.cli.actions.node_listing import describe_nodes
 
         describe_nodes(nodes)
         return

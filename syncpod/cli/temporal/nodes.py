@@ -24,7 +24,9 @@ from syncpod.cli.machine.own_journal import last_sign
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal.liveness import Liveness, lives, lives_of, own_worker
 from syncpod.messages.node import NODE_MEMO, NODE_WORKFLOW, NodeSummary, NodeView, node_workflow_id
+from syncpod.node.loop_stalls import LoopStall, read_loop_stall
 from syncpod.node.recorded_events import recorded_status
+from syncpod.settings.worker_record import read_worker_record
 from syncpod.temporal.run_history import how_ended
 from syncpod.temporal.workflow_starts import ENDED
 
@@ -147,8 +149,9 @@ def _name(execution: WorkflowExecution) -> str:
 async def _read(client: Client, execution: WorkflowExecution, life: Liveness) -> ListedNode:
     summary, name = await _summary(execution), _name(execution)
     view = await _ask(client, execution.id) if life.lives else None
+    stall = await asyncio.to_thread(_stall_of, name)
     if view is not None:
-        return ListedNode(name, view, current=True, heard=life.heard, lives=True)
+        return ListedNode(name, view, current=True, heard=life.heard, lives=True, stall=stall)
     known = NodeView(
         name=name,
         since=summary.since or execution.start_time,
@@ -164,8 +167,15 @@ async def _read(client: Client, execution: WorkflowExecution, life: Liveness) ->
         heard = await asyncio.to_thread(last_sign, here)
     with suppress(ValidationError):  # a record of another version
         whole = NodeView.model_validate({**told, **known.model_dump(exclude_defaults=True, by_alias=True)})
-        return ListedNode(name, whole, current=False, heard=heard, lives=life.lives, is_told=bool(told))
-    return ListedNode(name, known, current=False, heard=heard, lives=life.lives)
+        return ListedNode(name, whole, current=False, heard=heard, lives=life.lives, is_told=bool(told), stall=stall)
+    return ListedNode(name, known, current=False, heard=heard, lives=life.lives, stall=stall)
+
+
+def _stall_of(node: str) -> LoopStall | None:
+    """Return the newest stall of a worker's event loop; None if there is none, or the node is not this machine's."""
+    state_dir = settings().state_dir
+    worker = read_worker_record(state_dir)
+    return read_loop_stall(state_dir) if worker is not None and worker.node == node else None
 
 
 async def _ask(client: Client, workflow_id: str) -> NodeView | None:

@@ -196,16 +196,15 @@ class TemporalPods:
         """Return the pods of a namespace (None = all) that the selector selects, in order of namespace and name.
 
         With `nodes`, only pods of these nodes. The list comes from visibility, which may lag by a moment. Pods of this
-        machine's node are read from the node in one request; the workflows of others are queried. Without `nodes`, pods
-        that run on this machine's node without a workflow are included, marked.
+        machine's node are read from the node in one request; the workflows of others are queried. Pods that run on this
+        machine's node without a workflow are included, marked.
         """
         executions = await self._open_executions(namespace)
         if nodes is not None:
             executions = {id_: one for id_, one in executions.items() if node_of(one) in nodes}
         found = await judged(self._client, await self._read_listed(executions))
-        if nodes is None:
-            found = [*found, *await self.orphans(namespace)]
-        fetched_pods = [fetched for fetched in found if selector.matches(fetched.pod.metadata.labels)]
+        orphans = [one for one in await self.orphans(namespace) if nodes is None or one.pod.spec.node_name in nodes]
+        fetched_pods = [fetched for fetched in (*found, *orphans) if selector.matches(fetched.pod.metadata.labels)]
         return sorted(fetched_pods, key=lambda fetched: fetched.key)
 
     async def orphans(self, namespace: str | None, names: Sequence[str] = ()) -> list[FetchedPod]:

@@ -8,62 +8,61 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
+from syncpod.api.listed import ListedPod
 from syncpod.api.listed_node import ListedNode
 from syncpod.api.views.durations import age, moment_text, read_moment, short_duration
 from syncpod.api.views.layout import NONE, mapping, pairs
 from syncpod.api.views.text import align
-from syncpod.cli.fetched import FetchedPod
 from syncpod.journal.records import EventRecord
 from syncpod.messages.node import API_SOURCE, NodeView
 from syncpod.node.loop_stalls import LoopStall
 from syncpod.node.orphan_mark import STATUS, why_orphaned
+from syncpod.pod import Pod
 from syncpod.pod.origin import list_of
 
 
-def describe(
-    fetched: ListedNode, pods: Sequence[FetchedPod], now: datetime, stall: LoopStall | None = None
-) -> list[str]:
-    """Return the lines of a description; `pods` are those on the node, `stall` its worker's newest stall, if known."""
-    view = fetched.view
-    lines = [*pairs(_head(fetched, now)), *(pairs([("Event Loop", stall_lines(stall, now))]) if stall else ())]
-    lines += _conditions(fetched)
+def describe(node: ListedNode, pods: Sequence[ListedPod], now: datetime) -> list[str]:
+    """Return the lines of a description; `pods` are those on the node."""
+    view = node.view
+    lines = [*pairs(_head(node, now)), *(pairs([("Event Loop", stall_lines(node.stall, now))]) if node.stall else ())]
+    lines += _conditions(node)
     lines += _named("Addresses", [(each.type, each.address) for each in view.addresses])
-    if fetched.current or fetched.is_told:
+    if node.current or node.is_told:
         lines += _named("Capacity", view.capacity.items())
         lines += _named("Allocatable", view.allocatable.items())
     lines += _named("System Info", _system(view))
-    if fetched.current:
+    if node.current:
         lines += _sources(view, now)
     lines += _pods(view, pods, now)
-    known = fetched.current or fetched.is_told
+    known = node.current or node.is_told
     lines += _events(view.events, now) if known else ["Events:  <unknown>, the node did not answer"]
     return lines
 
 
-def _head(fetched: ListedNode, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
-    view = fetched.view
-    yield "Name", [fetched.name]
+def _head(node: ListedNode, now: datetime) -> Iterator[tuple[str, Sequence[str]]]:
+    view = node.view
+    yield "Name", [node.name]
     yield "Roles", [NONE]
     yield "Labels", mapping(view.labels)
     yield "CreationTimestamp", [moment_text(view.since)]
     yield "Unschedulable", [str(view.unschedulable).lower()]
-    yield "Worker", [f"{view.identity or '<unknown>'}, {_sign(fetched, now)}"]
-    if fetched.lives and not fetched.current:
+    yield "Worker", [f"{view.identity or '<unknown>'}, {_sign(node, now)}"]
+    if node.lives and not node.current:
         yield (
             "Note",
             ["the node is busy: its worker lives, but has not answered in time; its last answer follows"],
         )
-    elif not fetched.current:
+    elif not node.current:
         yield "Note", ["the node does not answer: its last reported state follows"]
 
 
-def _sign(fetched: ListedNode, now: datetime) -> str:
+def _sign(node: ListedNode, now: datetime) -> str:
     """Return when the node's worker last gave a sign of life, or since when it has been dead."""
-    if fetched.heard is None:
-        return "no sign of it yet" if fetched.lives else "no sign of it: it was stopped, or has never run"
-    if fetched.lives:
-        return f"last sign of it {age(fetched.heard, now)} ago"
-    return f"dead since {fetched.heard.astimezone():%Y-%m-%d %H:%M:%S}, {age(fetched.heard, now)} ago"
+    if node.heard is None:
+        return "no sign of it yet" if node.lives else "no sign of it: it was stopped, or has never run"
+    if node.lives:
+        return f"last sign of it {age(node.heard, now)} ago"
+    return f"dead since {node.heard.astimezone():%Y-%m-%d %H:%M:%S}, {age(node.heard, now)} ago"
 
 
 def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
@@ -74,11 +73,11 @@ def stall_lines(stall: LoopStall, now: datetime) -> list[str]:
     return [f"{verb} still for {lasted}, {ago} ago: it {stall.doing}", *where]
 
 
-def _conditions(fetched: ListedNode) -> list[str]:
+def _conditions(node: ListedNode) -> list[str]:
     head = ["Type", "Status", "LastTransitionTime", "Reason", "Message"]
     rows = [head, ["-" * len(word) for word in head]]
-    told = {each.type: each for each in fetched.view.conditions} if not fetched.current else {}
-    for each in fetched.conditions:
+    told = {each.type: each for each in node.view.conditions} if not node.current else {}
+    for each in node.conditions:
         before = told.get(each.type)
         last = f" Last reported: {before.status}, {before.message or before.reason}" if before else ""
         rows.append([each.type, each.status, moment_text(each.last_transition_time), each.reason, each.message + last])
@@ -116,17 +115,18 @@ def _sources(view: NodeView, now: datetime) -> list[str]:
     return [*lines, *(_table("Waiting Pods", held) if waiting else [])]
 
 
-def _pods(view: NodeView, pods: Sequence[FetchedPod], now: datetime) -> list[str]:
+def _pods(view: NodeView, pods: Sequence[ListedPod], now: datetime) -> list[str]:
     sources = {(each.namespace, each.name): each.source for each in view.desired}
     rows = [("Namespace", "Name", "Phase", "Source", "Age")]
     for each in pods:
-        meta, phase = each.pod.metadata, str(each.pod.status.phase or "Pending")
+        pod = Pod.model_validate(each.document)
+        meta, phase = pod.metadata, str(pod.status.phase or "Pending")
         # The list of the source may name another pod, which waits for this pod's name. The marks of a silent pod are
         # not known.
         listed = sources.get((meta.namespace, meta.name), API_SOURCE)
         source = (list_of(meta) or API_SOURCE) if each.current else listed
         lived = age(meta.creation_timestamp, now)
-        if why_orphaned(each.wire):
+        if why_orphaned(each.document):
             phase = STATUS
         elif not each.current:  # the age may be only that of the workflow's current run
             created = read_moment(each.recorded.created)
