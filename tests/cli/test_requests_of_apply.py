@@ -98,3 +98,10 @@ def test_a_new_pod_is_one_request_too_and_a_cordon_holds_at_once(
         assert "execute_multi_operation" not in sent, "nothing is applied"
         assert program("uncordon", NODE, environ=environ).code == 0
         assert apply(pod(f"new-{at}")) == (0, f"pod/new-{at} created\n", ""), "at once"
+
+
+@pytest.mark.parametrize("words", [("apply", "-f", "-"), ("get", "pods"), ("delete", "pod", "a", "--ignore-not-found")])
+def test_another_namespace_than_the_workers_must_exist(environ: dict[str, str], words: tuple[str, ...]) -> None:
+    done = program(*words, environ=environ | {"TEMPORAL_NAMESPACE": "nowhere"}, stdin=as_json(pod("a")))
+    assert (done.code, done.out) == (2, "")
+    assert " has no namespace nowhere: create it (`temporal operator namespace create nowhere`), or name" in done.err
