@@ -77,7 +77,7 @@ class Scene:
     bench: Bench
     workflows: Workflows = field(default_factory=Workflows)
     coverage: Coverage = FRESH
-    strays: list[str] = field(default_factory=list)
+    raw: list[str] = field(default_factory=list)
     ended_by_the_server: set[str] = field(default_factory=set)
     orphans: Orphans = field(init=False)
     killer: OrphanEnder = field(init=False)
@@ -131,9 +131,9 @@ class Scene:
         self.workflows.standings[pod.uid] = standing
         return pod
 
-    async def stray_sandbox(self, labels: dict[str, str], cluster: str) -> str:
+    async def raw_sandbox(self, labels: dict[str, str], cluster: str) -> str:
         """A sandbox that somebody made with raw CRI calls."""
-        name = f"stray-{uuid.uuid4().hex[:6]}"
+        name = f"raw-{uuid.uuid4().hex[:6]}"
         namespaces = cri.NamespaceOption(network=cri.NamespaceMode.NODE, pid=cri.NamespaceMode.CONTAINER)
         config = cri.PodSandboxConfig(
             metadata=cri.PodSandboxMetadata(name=name, uid=name, namespace="default"),
@@ -146,10 +146,10 @@ class Scene:
             ),
         )
         sandbox = await self.bench.cri.run_pod_sandbox(config)
-        self.strays.append(sandbox)
+        self.raw.append(sandbox)
         return sandbox
 
-    async def stray_container(self, sandbox: str, name: str, labels: dict[str, str], **more: Any) -> str:
+    async def raw_container(self, sandbox: str, name: str, labels: dict[str, str], **more: Any) -> str:
         """A container that somebody made and started with raw CRI calls, in any sandbox."""
         status = await self.bench.cri.pod_sandbox_status(sandbox)
         metadata = cri.PodSandboxMetadata(
@@ -193,8 +193,8 @@ async def scene(runtime: Containerd, tmp_path: Path) -> AsyncIterator[Scene]:
             yield scene
         finally:
             await bench.drain()
-            for stray in scene.strays:
-                for each in await bench.cri.list_containers(sandbox_id=stray):
+            for sandbox in scene.raw:
+                for each in await bench.cri.list_containers(sandbox_id=sandbox):
                     await bench.cri.stop_container(each.id, timeout_seconds=0)
             await sweep(bench.cri, {names.NODE_LABEL: context.name})
 
@@ -387,15 +387,15 @@ async def test_a_sandbox_without_a_pod_is_killed_on_evidence_but_not_foreign_con
     """Row 11 (ours): sandboxes and containers with the node's label, without or with labels that name no pod."""
     here, node = scene.bench.node.context, {names.NODE_LABEL: scene.bench.node.context.name}
     pod = await scene.pod("open")
-    inside = await scene.stray_container(pod.sandbox_id, "stray", node)
+    inside = await scene.raw_container(pod.sandbox_id, "raw", node)
     name = {names.POD_NAME_LABEL: "web", names.POD_NAMESPACE_LABEL: "default"}
     unreadable = {**node, **name, names.POD_UID_LABEL: "../x"}
-    alone = await scene.stray_sandbox(unreadable, here.cluster)
-    with_one = await scene.stray_container(alone, "main", node)
-    another = await scene.stray_sandbox(node, here.cluster)
-    mixed = await scene.stray_sandbox(node, here.cluster)
-    not_ours = await scene.stray_container(mixed, "main", {"io.example/owner": "somebody"})
-    foreign = await scene.stray_sandbox(node, ELSEWHERE)
+    alone = await scene.raw_sandbox(unreadable, here.cluster)
+    with_one = await scene.raw_container(alone, "main", node)
+    another = await scene.raw_sandbox(node, here.cluster)
+    mixed = await scene.raw_sandbox(node, here.cluster)
+    not_ours = await scene.raw_container(mixed, "main", {"io.example/owner": "somebody"})
+    foreign = await scene.raw_sandbox(node, ELSEWHERE)
 
     found = await scene.look()
     assert set(found) == {inside, alone, another, mixed, foreign}, "with a sandbox goes what is in it"
@@ -414,12 +414,12 @@ async def test_a_sandbox_without_a_pod_is_killed_on_evidence_but_not_foreign_con
     assert [each.state for each in (await pod.view()).containers] == ["running"]
 
 
-async def test_ending_a_stray_container_yields_to_a_step_of_its_pod(
+async def test_ending_a_nameless_container_yields_to_a_step_of_its_pod(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 11 (ours): a stop that hangs continues by itself; a container in an unknown state is stopped too."""
     pod = await scene.pod("open")
-    inside = await scene.stray_container(pod.sandbox_id, "stray", {names.NODE_LABEL: scene.bench.node.context.name})
+    inside = await scene.raw_container(pod.sandbox_id, "raw", {names.NODE_LABEL: scene.bench.node.context.name})
     found = (await take_inventory(scene.bench.cri, scene.bench.node.context.name, {})).nameless
     assert [each.id for each in found] == [inside]
     listed, hangs, stops = scene.bench.node.cri.list_containers, asyncio.Event(), list[asyncio.Task[Any]]()
@@ -454,7 +454,7 @@ async def test_the_newest_of_two_running_containers_of_one_name_is_kept_and_noth
     await pod.create_sandbox()
     elder, side = (await pod.start("main")).id, (await pod.start("side")).id
     labels = {**(await scene.bench.cri.list_containers(sandbox_id=pod.sandbox_id))[0].labels}
-    newer = await scene.stray_container(pod.sandbox_id, "main", {**labels, names.CONTAINER_NAME_LABEL: "main"})
+    newer = await scene.raw_container(pod.sandbox_id, "main", {**labels, names.CONTAINER_NAME_LABEL: "main"})
     step = Actor(scene.bench.node.fences, 99, ref=pod.ref)
     async with scene.bench.node.fences.acting(pod.ref, FenceClaim(99, 1, EARLY), step):
         assert await scene.killer.end_duplicates(pod.uid, duplicates) == (0, "")

@@ -165,12 +165,16 @@ class Pod:
             pending = (await self.handle.describe()).raw_description.pending_activities
             raise AssertionError(f"{self.name} did not end; under way: {pending}\n{self.node.said}") from None
 
-        async def is_removed() -> bool:  # the node does so without the workflow
-            uid = final["metadata"]["uid"]
+        await self.removed(final["metadata"]["uid"], patience=patience)
+        return final
+
+    async def removed(self, uid: str, *, patience: float = PATIENCE) -> None:
+        """Wait until no remains exist in the runtime or on disk; the node removes them without the workflow."""
+
+        async def is_removed() -> bool:
             return not [*await self.sandboxes(), *await self.containers(), *self.node.left_on_disk(uid)]
 
         await until_asked(is_removed, patience=patience)
-        return final
 
     async def closed(self) -> bool:
         """Return whether its workflow has ended."""

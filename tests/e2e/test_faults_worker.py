@@ -302,6 +302,24 @@ async def test_the_next_worker_removes_what_a_killed_one_had_still_to_remove(nod
     assert final["status"]["phase"] == "Succeeded"
 
 
+@pytest.mark.parametrize("point", [("RemoveContainer", "before"), ("RemovePodSandbox", "after")], ids=str)
+async def test_the_next_worker_removes_an_orphan_that_a_killed_one_had_still_to_remove(
+    node: FaultyNode, point: Any
+) -> None:
+    """Its tombstone shows that its life is over; the next worker looks for orphans only much later."""
+    pod = await node.apply(shell("a"), hostNetwork=False)
+    await pod.up()
+    uid = (await pod.running())["metadata"]["uid"]
+    await node.kill()
+    await node.serve(SYNCPOD_ORPHANS_PERIOD="300ms")
+    with held(node, point) as stop:
+        await pod.handle.terminate()
+        await stop.reached()
+        await node.kill()
+    await node.serve(SYNCPOD_ORPHANS_PERIOD="10m")
+    await pod.removed(uid)
+
+
 async def test_a_deletion_requested_without_a_worker_is_done_by_the_next_one(node: FaultyNode) -> None:
     pod = await node.apply()
     await pod.running()

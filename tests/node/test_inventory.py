@@ -41,11 +41,11 @@ class Lists:
 
 async def test_a_container_with_an_invalid_number_belongs_to_no_pod_despite_its_labels() -> None:
     """It could be ended only by its id, never with its pod."""
-    lists = Lists({"s": 0, "odd": NO_PODS_NUMBER}, {"c": ("s", 1), "stray": ("s", NO_PODS_NUMBER), "in": ("odd", 7)})
+    lists = Lists({"s": 0, "odd": NO_PODS_NUMBER}, {"c": ("s", 1), "raw": ("s", NO_PODS_NUMBER), "in": ("odd", 7)})
     found = await take_inventory(cast(CriRuntime, lists), "n", {})
     pod = found.pods["u1"]
     assert ([each.id for each in pod.sandboxes], [each.id for each in pod.containers]) == (["s"], ["c", "in"])
     assert [(each.kind, each.id, each.uid) for each in found.nameless] == [
         ("sandbox", "odd", ""),
-        ("container", "stray", "u1"),
+        ("container", "raw", "u1"),
     ]
