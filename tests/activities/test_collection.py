@@ -10,7 +10,7 @@ import asyncio
 import errno
 import shutil
 import uuid
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import NoReturn
 
@@ -29,6 +29,11 @@ from tests.activities.bench import Bench, PodOnBench, container
 from tests.activities.test_fences import EARLY, Actor, settle
 from tests.activities.test_remove import exited
 from tests.activities.test_start_container import DONE_AND_GONE, created_by_another
+
+_CALLS = (
+    *("list_containers", "list_pod_sandboxes", "container_status", "pod_sandbox_status"),
+    *("stop_container", "stop_pod_sandbox", "remove_container", "remove_pod_sandbox"),
+)
 
 
 def all_of(view: ObservedPod) -> Collection[str]:
@@ -211,18 +216,28 @@ async def test_what_a_kill_has_left_is_removed_and_the_agent_knows_that_nothing_
     assert (view.uid, view.sandboxes, view.containers) == (pod.uid, (), ())
 
 
-async def test_a_removal_begins_with_the_listing_of_the_kill_and_ends_without_one(
+async def test_a_removal_after_a_kill_makes_two_calls_to_the_runtime(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It begins with the listing of the kill, ends without one, and stops no sandbox a second time."""
     pod = bench.pod()
     life = (await left_by_a_kill(pod))._replace(listing=await pod.view())
+    asked = list[str]()
 
-    async def read(*_: object, **__: object) -> NoReturn:
-        raise AssertionError("the pod is listed once more")
+    def noting(name: str) -> Callable[..., Awaitable[object]]:
+        real = getattr(bench.cri, name)
+
+        async def noted(*given: object, **how: object) -> object:
+            asked.append(name)
+            return await real(*given, **how)
+
+        return noted
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.node.reader, "read", read)
+        for name in _CALLS:
+            patch.setattr(bench.cri, name, noting(name))
         assert await Collector(bench.node).remove(life, never_asked)
+    assert asked == ["remove_container", "remove_pod_sandbox"]
     assert (await pod.view()).sandboxes == ()
     assert bench.agent.returned[-1].seq < (await pod.view()).seq
 
