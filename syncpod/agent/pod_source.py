@@ -37,6 +37,7 @@ _LOOK_SECONDS: Final = 0.1
 """A pod that has just started is checked for a published state `_LOOKS` times, with `_LOOK_SECONDS` between the
 checks."""
 _PREFIX: Final = "pod/"
+_ONLY_OWN: Final = "this worker knows no node but its own, and that one once its workflow has had a task here"
 
 
 class NodePods:
@@ -166,10 +167,11 @@ class NodePods:
         """Return this worker's node. Raises CannotSay, also if the server has any other."""
         own = await self.node_named(self.node, at_once=False)
         try:
-            if self._open_pods is None or await self._open_pods.has_other_nodes(self.node):
-                raise CannotSay
+            has_others = self._open_pods is None or await self._open_pods.has_other_nodes(self.node)
         except OpenPodsUnknown as unknown:
             raise CannotSay from unknown
+        if has_others:
+            raise CannotSay(_ONLY_OWN)
         return [own], ()
 
     async def node_named(self, name: str, *, at_once: bool) -> ListedNode:
@@ -177,7 +179,7 @@ class NodePods:
         workflow_id = node_workflow_id(name)
         run = self._published.newest(workflow_id) if name == self.node else None
         if run is None:
-            raise CannotSay
+            raise CannotSay(_ONLY_OWN)
         if not at_once:
             await self._require_open(workflow_id, run.run_id)
         view = NodeView.model_validate(await asyncio.to_thread(run.published.node))

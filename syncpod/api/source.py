@@ -53,10 +53,12 @@ class SourcePod:
 
 
 class CannotSay(ApiError):
-    """The source cannot list the node's pods now. The answer is then 503."""
+    """The source cannot list the node's pods now, or does not know a node. The answer is then 503."""
 
-    def __init__(self) -> None:
-        super().__init__(503, "this node cannot say now which pods there are: its Temporal server does not say")
+    def __init__(
+        self, why: str = "this node cannot say now which pods there are: its Temporal server does not say"
+    ) -> None:
+        super().__init__(503, why)
 
 
 class PodSource(Protocol):

@@ -411,7 +411,8 @@ async def test_the_node_itself_is_told_if_its_workflow_has_published_it(node: No
     code, document = await answer()
     assert (code, document["kind"], document["spec"]["unschedulable"]) == (200, "Node", True)
     assert document["metadata"] == {"name": "n", "labels": {"disk": "ssd"}}
-    assert (await answer("other"))[0] == 503, "a worker knows only its own node"
+    code, document = await answer("other")
+    assert code == 503 and "knows no node but its own" in document["message"]
     assert server.looks == 0
     for open_run, expected in (({"node/n": "run"}, 200), ({"node/n": "another"}, 503), ({}, 503)):
         server.open = open_run
