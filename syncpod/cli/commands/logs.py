@@ -193,7 +193,7 @@ def _checked(given: LogsOptions) -> tuple[LogsOptions, Conditions]:
 def _pod(given: LogsOptions, conditions: Conditions) -> str:
     """Return the named pod; "" = those that meet the conditions. Raises BadInput."""
     words = given.what or []
-    if other := next((word for word in words if _is_of_pods_above(word)), ""):
+    if other := next((word for word in words if "/" in word and word.partition("/")[0] not in POD_WORDS), ""):
         raise BadInput(
             f"{other!r}: only pods have logs: name one, or choose the pods by their labels, -l app=NAME; for a fleet's "
             "workloads `syncpod fleet logs`"
@@ -202,12 +202,6 @@ def _pod(given: LogsOptions, conditions: Conditions) -> str:
     if bool(names) == bool(conditions.requirements) or len(names) > 1:
         raise BadInput("name one pod, or choose pods with --selector")
     return "".join(names)
-
-
-def _is_of_pods_above(word: str) -> bool:
-    """Return whether a word names an object that would have pods in a cluster: ``deploy/web``."""
-    kind, slash, _ = word.partition("/")
-    return bool(slash) and kind not in POD_WORDS
 
 
 def _since(span: str | None, moment: str | None) -> datetime | None:

@@ -58,11 +58,6 @@ class TopPodOptions:
     watch: OnlyNode[Watch] = False
     state_dir: OnlyFleet[StateDir] = ""
 
-    @property
-    def scope(self) -> str | None:
-        """The namespace; None = all."""
-        return None if self.all_namespaces else self.namespace
-
 
 @dataclass(frozen=True)
 class TopNodeOptions:
@@ -73,11 +68,6 @@ class TopNodeOptions:
     watch: OnlyNode[Watch] = False
     state_dir: OnlyFleet[StateDir] = ""
 
-    @property
-    def names(self) -> list[str]:
-        """The named nodes. Raises BadInput."""
-        return node_names(self.what) if self.what else []
-
 
 def pod(given: TopPodOptions) -> None:
     """Show the CPU and memory usage of this node's pods.
@@ -86,11 +76,11 @@ def pod(given: TopPodOptions) -> None:
     working set, which cannot be reclaimed without harm. Pods with no running container are left out. With --watch, the
     runtime is queried every two seconds; if the terminal has too few lines for all pods, only the busiest are shown.
     """
-    names, conditions = _chosen(given)
+    names, namespace, conditions = _chosen(given)
 
     from syncpod.cli.actions.top import Chosen, Table, _measured, tell_what_lacks, watch_pods
 
-    chosen = Chosen(given.scope, names, conditions)
+    chosen = Chosen(namespace, names, conditions)
     table = Table(given.containers, given.all_namespaces, given.sort_by, given.with_sum, not given.no_headers)
     if given.watch:
         watch_pods(chosen, table)
@@ -108,13 +98,13 @@ def fleet_pod(given: TopPodOptions) -> None:
 
     Each node measures for a second, as `syncpod top pods` does there. Nodes that do not answer are named.
     """
-    names, _ = _chosen(given)
+    names, namespace, _ = _chosen(given)
 
     from syncpod.cli.actions.fleet_top import PodUsageRequest, print_pod_usage
 
     request = PodUsageRequest(
         names,
-        given.scope,
+        namespace,
         given.selector,
         by_container=given.containers,
         nodes=[given.node] if given.node else [],
@@ -133,7 +123,7 @@ def node(given: TopNodeOptions) -> None:
     from syncpod.cli.actions.top import _node, drawing, node_lines
 
     here = _node()
-    for name in given.names:
+    for name in node_names(given.what) if given.what else ():
         if name != here:
             raise Failure(f'node "{name}" is not this machine, {here}: run this command there')
     if not given.watch:
@@ -148,21 +138,21 @@ def node(given: TopNodeOptions) -> None:
 
 def fleet_node(given: TopNodeOptions) -> None:
     """Show the CPU and memory usage of the fleet's nodes, including processes outside pods."""
-    names = given.names
+    names = node_names(given.what) if given.what else []
 
     from syncpod.cli.actions.fleet_top import print_node_usage
 
     print_node_usage(names, given.state_dir, headers=not given.no_headers)
 
 
-def _chosen(given: TopPodOptions) -> tuple[list[str], Conditions]:
-    """Return the named pods, and the conditions of --selector. Raises BadInput."""
+def _chosen(given: TopPodOptions) -> tuple[list[str], str | None, Conditions]:
+    """Return the named pods, the namespace (None = all), and the conditions of --selector. Raises BadInput."""
     names, conditions = pod_names(given.what or []), read_selector(given.selector)
     if given.sort_by not in ("", "cpu", "memory"):
         raise BadInput(f"--sort-by: must be cpu or memory, not {given.sort_by}")
     if names and (conditions.requirements or given.all_namespaces):
         raise BadInput("name pods, or choose them with --selector or --all-namespaces, not both")
-    return names, conditions
+    return names, None if given.all_namespaces else given.namespace, conditions
 
 
 def _add(app: typer.Typer, command: Callable[..., None], words: tuple[str, ...], context: Context) -> None:
