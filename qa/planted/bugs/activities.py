@@ -60,6 +60,15 @@ BUGS = (
         tests=("tests/activities/test_orphans.py", "tests/activities/test_collection.py"),
     ),
     Plant(
+        name="orphan-without-a-tombstone",
+        room=ROOM,
+        file="activities/between/orphans.py",
+        before="deleted=True",
+        after="deleted=False",
+        harm="A worker that dies after the kill of an orphan leaves its remains until orphans are looked for again.",
+        tests=("tests/activities/test_orphans.py",),
+    ),
+    Plant(
         name="unknown-container-removed",
         room=ROOM,
         file="activities/pods/removal.py",
