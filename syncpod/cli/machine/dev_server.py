@@ -93,6 +93,8 @@ _DROP_SECONDS: Final = 5.0
 """How long to wait for a transaction of the server. Dropping the indexes takes a few milliseconds. The server's own
 writes fail in that time, and it retries them."""
 
+SUBCOMMAND: Final = "start-dev"
+"""The word of the command line by which a server without a record is known."""
 _START_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 5
 _TAKEN: Final = "address already in use"
@@ -133,7 +135,7 @@ def command(
     `%`, `?` or `#` would name another file. A new database gets our search attributes at once. If `ui_port` is None,
     the server has no UI.
     """
-    line = [str(program()), "server", "start-dev", "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
+    line = [str(program()), "server", SUBCOMMAND, "--ip", HOST, "--namespace", NAMESPACE, "--log-level", "warn"]
     line += ["--port", str(port), "--ui-disable-news-fetch"]
     line += ["--ui-port", str(ui_port)] if ui_port else ["--headless"]
     line += ["--http-port", str(http_port)] if http_port else []

@@ -45,7 +45,7 @@ def end_all_unrecorded(directory: Path) -> int:
         for what, log, word, is_recorded in (
             ("worker", worker_log(directory), str(worker_program()), running_worker(directory)),
             ("embedded runtime", runtime_log(directory), runtime_process.MODULE, running_runtime(directory)),
-            ("Temporal server", server_log(directory), str(dev_server.database(directory)), running_server(directory)),
+            ("Temporal server", server_log(directory), dev_server.SUBCOMMAND, running_server(directory)),
         ):
             for pid in end_unrecorded(log, word) if is_recorded is None else ():
                 remark(f"Note: {what} ended (pid {pid}): the command that started it had not recorded it")
