@@ -43,7 +43,8 @@ async def test_limits_of_a_pod_that_is_there_are_known_to_be_enforced_unless_it_
 ) -> None:
     told: list[str] = []
 
-    async def read(_self: Any, _namespace: str, name: str) -> FetchedPod | None:
+    async def read(_self: Any, _namespace: str, name: str, *, at_once: bool) -> FetchedPod | None:
+        assert at_once, "a pod that was known a moment ago is known well enough"
         return known if name == "known" else None
 
     async def reasons(_self: Any, pod: Pod, _node: str) -> list[str]:
@@ -59,7 +60,8 @@ async def test_limits_of_a_pod_that_is_there_are_known_to_be_enforced_unless_it_
 async def test_a_new_pod_whose_limits_are_not_enforced_is_refused_beside_a_known_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def read(_self: Any, _namespace: str, name: str) -> FetchedPod | None:
+    async def read(_self: Any, _namespace: str, name: str, *, at_once: bool) -> FetchedPod | None:
+        assert at_once, "a pod that was known a moment ago is known well enough"
         return there("Failed") if name == "known" else None
 
     async def reasons(_self: Any, _pod: Pod, _node: str) -> list[str]:
