@@ -1,26 +1,19 @@
-"""Which named nodes do not exist, from the Temporal server, since a node without pods is in no answer about pods."""
+"""Which named nodes do not exist, since a node without pods is in no answer about pods."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from syncpod.api.client import NOT_FOUND
 from syncpod.cli.machine.settings import settings
-from syncpod.cli.temporal import session
-from syncpod.cli.temporal.nodes import read_node
+from syncpod.cli.node_api import NodeApi
 from syncpod.settings.membership import read_membership
-
-if TYPE_CHECKING:
-    from temporalio.client import Client
 
 
 def missing_nodes(names: Sequence[str]) -> list[str]:
     """Return those of these nodes that do not exist. Raises Failure."""
-
-    async def work(client: Client) -> list[str]:
-        return [name for name in names if await read_node(client, name) is None]
-
-    return session.run(work)
+    with NodeApi() as api:
+        return [name for name in names if api.get(f"/api/v1/nodes/{name}", read=lambda reply: reply.code == NOT_FOUND)]
 
 
 def fleet_hint() -> str:

@@ -52,25 +52,8 @@ async def list_nodes(client: Client) -> list[ListedNode]:
 
 async def read_node(client: Client, name: str) -> ListedNode | None:
     """Return one node; None if it has no workflow."""
-    handle = client.get_workflow_handle(node_workflow_id(name))
-    try:
-        described = await handle.describe(rpc_timeout=_RPC)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return None
-        raise
-    if not _is_nodes(described):
-        return None
-    return await _read(client, described, (await lives_of(client, (name,)))[name])
-
-
-async def require_node(client: Client, name: str) -> ListedNode:
-    """Return one node. Raises Failure if it does not exist."""
-    fetched = await read_node(client, name)
-    if fetched is None:
-        why = await why_absent(client, name)
-        raise Failure(f'nodes "{name}" not found ({why or "a node appears when its worker first runs"})')
-    return fetched
+    described = await _open_workflow(client, name)
+    return None if described is None else await _read(client, described, (await lives_of(client, (name,)))[name])
 
 
 async def why_absent(client: Client, name: str) -> str:
@@ -128,13 +111,28 @@ async def read_summary(client: Client, name: str) -> NodeSummary | None:
         if known is not None:
             is_cordoned = known["spec"].get("unschedulable", False)
             return NodeSummary(name=name, unschedulable=is_cordoned, labels=known["metadata"]["labels"])
+    described = await _open_workflow(client, name)
+    return None if described is None else await _summary(described)
+
+
+async def require_summary(client: Client, name: str) -> NodeSummary:
+    """Return a node's summary from its workflow's memo. Raises Failure if it has no workflow to command."""
+    described = await _open_workflow(client, name)
+    if described is None:
+        why = await why_absent(client, name)
+        raise Failure(f'nodes "{name}" not found ({why or "a node appears when its worker first runs"})')
+    return await _summary(described)
+
+
+async def _open_workflow(client: Client, name: str) -> WorkflowExecution | None:
+    """Return the description of a node's workflow; None if none of the right type is open."""
     try:
         described = await client.get_workflow_handle(node_workflow_id(name)).describe(rpc_timeout=_RPC)
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
         raise
-    return await _summary(described) if _is_nodes(described) else None
+    return described if _is_nodes(described) else None
 
 
 def _is_nodes(execution: WorkflowExecution) -> bool:

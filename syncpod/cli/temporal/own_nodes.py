@@ -20,7 +20,7 @@ from syncpod.cli.maintenance import Change, Draining, PodToDrain, named
 from syncpod.cli.orphan_notes import orphan_of, way_for
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.liveness import absence
-from syncpod.cli.temporal.nodes import require_node
+from syncpod.cli.temporal.nodes import require_summary
 from syncpod.cli.temporal.pod_deletion import request_deletion, source_notes
 from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cli.temporal.pod_waits import until_gone
@@ -43,7 +43,7 @@ class OwnNodes:
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:
         """Return those of these nodes that are cordoned. Raises Failure."""
-        self._cordoned = {name for name in names if (await require_node(self._client, name)).view.unschedulable}
+        self._cordoned = {name for name in names if (await require_summary(self._client, name)).unschedulable}
         return self._cordoned
 
     async def change(self, name: str, change: Change) -> None:
