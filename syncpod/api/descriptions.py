@@ -22,6 +22,7 @@ from syncpod.node.orphan_mark import ANNOTATION, why_orphaned
 from syncpod.pod import Pod
 
 if TYPE_CHECKING:
+    from syncpod.api.listed import ListedPod
     from syncpod.api.listed_node import ListedNode
 
 
@@ -45,14 +46,13 @@ def description(one: SourcePod, pending: Sequence[PendingStep], pages: str) -> M
     }
 
 
-def node_description(node: ListedNode, pods: Sequence[SourcePod]) -> Mapping[str, Any]:
+def node_description(node: ListedNode, pods: Sequence[ListedPod]) -> Mapping[str, Any]:
     """Return a node's NodeDescription, with its lines; `pods` are those on the node."""
-    listed = [one.listed for one in sorted(pods, key=lambda one: one.key)]
     return {
         "kind": "NodeDescription",
         "apiVersion": "syncpod.dev/v1",
         "metadata": {"name": node.name},
-        "lines": describe_node(node, listed, datetime.now(UTC)),
+        "lines": describe_node(node, pods, datetime.now(UTC)),
     }
 
 

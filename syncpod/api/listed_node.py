@@ -27,7 +27,6 @@ class ListedNode:
     """Whether `heard` is recent enough for the worker to count as alive. A live worker may be too busy to answer."""
     is_told: bool = False
     """If the workflow did not answer: whether `view` has the status and events that this machine recorded."""
-
     stall: LoopStall | None = None
     """The newest stall of its worker's event loop, if it is this machine's node; None = no stall is known."""
 

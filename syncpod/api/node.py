@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from syncpod.api.descriptions import node_description
 from syncpod.api.lists import rendered, rendered_alone, whole
 from syncpod.api.messages import Answer, Request, warning_headers
-from syncpod.api.source import PodSource, SourcePod
+from syncpod.api.source import PodSource
 from syncpod.api.views.node_columns import HEADER, WIDE, document, row
 from syncpod.api.views.tables import partial_metadata, table_head
 
 if TYPE_CHECKING:
+    from syncpod.api.listed import ListedPod
     from syncpod.api.listed_node import ListedNode
 
 _DONE = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 200}
@@ -40,22 +42,26 @@ async def get_node(source: PodSource, asked: Request, name: str) -> Answer:
 async def list_descriptions(source: PodSource, asked: Request) -> Answer:
     """Answer with the NodeDescriptions of all nodes, and the same warnings as for a NodeList."""
     nodes, ended = await source.nodes()
-    described = [(one, await _pods_on(source, one.name)) for one in nodes]
+    pods = await _pods_on(source, [one.name for one in nodes])
     head = {"kind": "NodeDescriptionList", "apiVersion": "syncpod.dev/v1", "metadata": {}}
-    return Answer(
-        rendered(head, "items", described, lambda one: [node_description(*one)]), headers=warning_headers(ended)
-    )
+
+    def described(node: ListedNode) -> Mapping[str, Any]:
+        return node_description(node, [pod for pod in pods if pod.document["spec"].get("nodeName") == node.name])
+
+    return Answer(rendered(head, "items", nodes, lambda one: [described(one)]), headers=warning_headers(ended))
 
 
 async def get_description(source: PodSource, asked: Request, name: str) -> Answer:
     """Answer with a node's NodeDescription."""
     node = await source.node_named(name, at_once=False)
-    pods = await _pods_on(source, name)
+    pods = await _pods_on(source, [name])
     return Answer(rendered_alone(lambda: node_description(node, pods)))
 
 
-async def _pods_on(source: PodSource, name: str) -> Sequence[SourcePod]:
-    return await source.open_pods(None, (), nodes=[name], recorded=True)
+async def _pods_on(source: PodSource, nodes: Sequence[str]) -> Sequence[ListedPod]:
+    """Return the pods on these nodes, in order of namespace and name. Raises CannotSay."""
+    found = await source.open_pods(None, (), nodes=nodes, recorded=True) if nodes else ()
+    return await asyncio.to_thread(lambda: [one.listed for one in sorted(found, key=lambda one: one.key)])
 
 
 def _table(asked: Request, nodes: Sequence[ListedNode], headers: Mapping[str, str]) -> Answer:

@@ -54,7 +54,7 @@ class Shown(OfNoPod):
 
     def pod(self) -> dict[str, Any]:
         metadata = {"uid": self.uid, "name": self.name, "namespace": "default"}
-        return {"metadata": metadata, "spec": {}, "text": "ü" * 200_000}
+        return {"metadata": metadata, "spec": {"nodeName": "n"}, "text": "ü" * 200_000}
 
     def plan(self, candidate: Any = None, update: str = "apply") -> dict[str, Any]:
         return {"holds": [], "asked": [candidate, update]}
