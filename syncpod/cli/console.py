@@ -40,8 +40,12 @@ def say(text: str = "") -> None:
 
 
 def remark(text: str) -> None:
-    """Write lines to standard error, escaped as in :func:`say`: a note, a warning, an error."""
-    sys.stdout.flush()
+    """Write lines to standard error, escaped as in :func:`say`: a note, a warning, an error.
+
+    Nothing is raised if nobody reads them, or standard output: the next line for standard output fails instead.
+    """
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
     sys.stderr.write(f"{harmless(text, sys.stderr)}\n")
     sys.stderr.flush()
 

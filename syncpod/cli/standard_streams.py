@@ -27,7 +27,7 @@ class _Output(io.FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno == errno.EPIPE:
+            if error.errno == errno.EPIPE and self.fileno() == 1:  # nobody reads the output: the command ends
                 raise
             if self.failure is None:
                 self.failure = OSError(error.errno, error.strerror, "standard output")

@@ -104,7 +104,8 @@ def connection_settings(
 ) -> ClientConnectConfig:
     """Return where and how to connect, as the ``temporal`` CLI does: temporal.toml, overridden by the environment.
 
-    `default_address` applies if neither names one. Raises NoServer if the configuration cannot be read.
+    `default_address` applies if neither names one; an empty namespace is `default`. Raises NoServer if the settings
+    cannot be read.
     """
     try:
         settings = ClientConfig.load_client_connect_config(
@@ -112,8 +113,8 @@ def connection_settings(
         )
     except (RuntimeError, ValueError, OSError) as error:
         raise NoServer(f"the Temporal connection settings cannot be read: {error}") from error
-    settings.setdefault("target_host", default_address)
-    settings.setdefault("namespace", "default")
+    settings["target_host"] = settings.get("target_host") or default_address
+    settings["namespace"] = settings.get("namespace") or "default"
     return settings
 
 

@@ -32,7 +32,7 @@ from syncpod.cli.fetched import FetchedPod
 from syncpod.cli.input.manifests import admitted
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.temporal import pod_queries, pod_source, updates
-from syncpod.cli.temporal.pod_apply import apply_pod
+from syncpod.cli.temporal.pod_apply import AWAY, apply_pod
 from syncpod.cli.temporal.unserved import end_if_never_run
 from syncpod.cli.view.plans import print_plans
 from syncpod.lifecycle.actions import StepName
@@ -575,7 +575,7 @@ async def test_applying_a_new_pod_does_not_wait_for_an_unanswering_node(
     pod = parse_pod(manifest(name) | {"metadata": {"name": name, "namespace": "default"}})
     async with silent_node(client, away, cordoned=False), asyncio.timeout(60):
         made = await apply_pod(client, pod, node=away, has_attributes=False)
-    assert (made.change, made.node_is_away) == (Change.CREATED, True)
+    assert (made.change, made.silence) == (Change.CREATED, AWAY)
     await client.get_workflow_handle(f"pod/default/{name}").terminate()
 
 

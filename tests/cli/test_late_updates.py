@@ -10,6 +10,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.service import RPCError, RPCStatusCode
 
+from syncpod.cli.actions import apply as actions
 from syncpod.cli.temporal import pod_apply
 from syncpod.cli.temporal.updates import send_update
 from syncpod.messages.identity import POD_WORKFLOW
@@ -103,6 +104,24 @@ async def test_an_update_that_is_cancelled_is_not_sent_again(send: Any) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert server.asked == 1
+
+
+@pytest.mark.parametrize(("worker_lives", "silence"), [(True, "busy"), (False, "away")])
+async def test_a_new_pod_whose_node_has_not_answered_is_created_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, worker_lives: bool, silence: str
+) -> None:
+    async def lives(_client: Client, _node: str) -> bool:
+        return worker_lives
+
+    async def begun_by(_client: Client, _workflow_id: str, **_: Any) -> str:
+        return "mine"
+
+    monkeypatch.setattr(pod_apply, "lives", lives)
+    monkeypatch.setattr(pod_apply, "begun_by", begun_by)
+    made = await pod_apply._unanswered(cast(Client, LateServer(late=0)), POD, "n1", "mine")
+    assert (made.change, made.silence) == (Change.CREATED, silence)
+    warning = await actions._absence(cast(Client, None), ["web"], "n1", made.silence, {"n1"})
+    assert warning.startswith(f"node n1 is {silence}") and "pod web starts when" in warning
 
 
 async def test_only_a_new_pod_whose_node_is_away_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

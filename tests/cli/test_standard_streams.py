@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,20 @@ def test_a_change_is_completed_whatever_becomes_of_its_output(
 def test_no_command_prints_a_traceback(tmp_path: Path, words: str, stream: str) -> None:
     done = in_shell(f"syncpod {words} {stream}", tmp_path)
     assert done.returncode in (0, 1, 2) and "Traceback" not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(("words", "code"), [("no-such-command", 2), ("delete cm none", 1), ("get cm", 0)])
+def test_a_command_whose_outputs_nobody_reads_has_its_own_exit_code(tmp_path: Path, words: str, code: int) -> None:
+    (state := tmp_path / "s").mkdir(mode=0o700)
+    reads, writes = os.pipe()
+    os.close(reads)
+    line = [sys.executable, "-m", "syncpod.cli.main", *words.split()]
+    environ = {**os.environ, "SYNCPOD_STATE_DIR": str(state), "SYNCPOD_MEMORY_DIR": str(tmp_path / "m")}
+    try:
+        done = subprocess.run(line, stdout=writes, stderr=writes, check=False, env=environ, timeout=60)
+    finally:
+        os.close(writes)
+    assert done.returncode == code
 
 
 def test_the_plugin_of_kubectl_names_output_that_is_lost_too() -> None:

@@ -24,7 +24,7 @@ from syncpod.messages.identity import POD_WORKFLOW
 from syncpod.messages.node import NODE_WORKFLOW
 from syncpod.messages.steps import CreateSandbox, Fault, StepResult
 from syncpod.temporal import plugin, sync_spans, tracing
-from syncpod.temporal.plugin import NoServer, connect, connection_settings, syncpod_plugin
+from syncpod.temporal.plugin import DEFAULT_ADDRESS, NoServer, connect, connection_settings, syncpod_plugin
 from tests.replay.record import HISTORIES, TODAY
 from tests.runtimes.temporal import DevServer, temporal_program
 from tests.worker.node_process import ROOT
@@ -51,6 +51,8 @@ def test_the_environment_overrides_the_config_file_and_a_profile_is_chosen_by_na
     )
     environment = {"TEMPORAL_CONFIG_FILE": str(file)}
     assert connection_settings(environment)["target_host"] == "file:7233"
+    empty = connection_settings({**NO_FILE, "TEMPORAL_NAMESPACE": "", "TEMPORAL_ADDRESS": ""})
+    assert (empty["namespace"], empty["target_host"]) == ("default", DEFAULT_ADDRESS)
     over = connection_settings({**environment, "TEMPORAL_ADDRESS": "env:7233"})
     assert (over["target_host"], over["namespace"]) == ("env:7233", "filed")
     lab = connection_settings({**environment, "TEMPORAL_PROFILE": "lab"})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.console import first_few, remark, say, warn
 from syncpod.cli.failure import Failure, together
+from syncpod.cli.fetched import busy
 from syncpod.cli.input.manifests import Manifests
 from syncpod.cli.machine.embedded_images import image_warnings
 from syncpod.cli.machine.kept_logs import last_words
@@ -20,7 +21,7 @@ from syncpod.cli.orphan_notes import note_earlier, orphans_here
 from syncpod.cli.temporal import session, updates
 from syncpod.cli.temporal.ephemeral_containers import without_known
 from syncpod.cli.temporal.foresight import Foresight, NodeUnanswered, refuse_unenforced
-from syncpod.cli.temporal.pod_apply import apply_pod, refuse_cordoned
+from syncpod.cli.temporal.pod_apply import BUSY, apply_pod, refuse_cordoned
 from syncpod.cli.temporal.pod_waits import sentences, until_settled
 from syncpod.cli.temporal.unserved import never_served
 from syncpod.cli.view.progress import Progress
@@ -94,7 +95,7 @@ async def apply_all(
     lacking = await image_warnings(settings().state_dir, node, [admission.pod for admission in admissions])
     applied: list[Applied] = []
     failures: list[Failure] = []
-    away: dict[str, list[str]] = {}
+    silent: dict[tuple[str, str], list[str]] = {}
     applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
     telling = asyncio.create_task(_tell_what_takes_long(applying, node))
     for (pod, warnings), answer in zip(admissions, applying, strict=True):
@@ -111,12 +112,12 @@ async def apply_all(
         images = lacking.get(pod.metadata.name, []) if one.change is not Change.UNCHANGED else []
         for warning in (*warnings, *images, *await _missing_features(client, one, served)):
             warn(f"pod {pod.metadata.name}: {warning}")
-        if one.node_is_away:
-            away.setdefault(one.node, []).append(one.pod.metadata.name)
+        if one.silence:
+            silent.setdefault((one.node, one.silence), []).append(one.pod.metadata.name)
         _note_other_node(pod.metadata.name, one.node, pod.spec.node_name or node)
     telling.cancel()
-    for silent, names in away.items():
-        warn(await _absence(client, names, silent, served))
+    for (where, silence), names in silent.items():
+        warn(await _absence(client, names, where, silence, served))
     if failures:
         raise together(failures, done=bool(applied))
     return applied
@@ -147,7 +148,7 @@ async def _missing_features(client: Client, applied: Applied, served: Collection
 
     Such a pod waits until these fields are removed. The node is queried only if a field needs support of the runtime.
     """
-    if applied.change is not Change.CREATED or applied.node_is_away or not depends_on_runtime(applied.pod):
+    if applied.change is not Change.CREATED or applied.silence or not depends_on_runtime(applied.pod):
         return []
     try:
         reasons = await Foresight(client, updates.PATIENCE_SECONDS, served).reasons(applied.pod, applied.node)
@@ -167,10 +168,12 @@ async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], n
     remark(f"Note: node {nodes} has not answered yet about {names}; it is waited for, up to half a minute")
 
 
-async def _absence(client: Client, names: Sequence[str], node: str, served: Collection[str]) -> str:
+async def _absence(client: Client, names: Sequence[str], node: str, silence: str, served: Collection[str]) -> str:
     """Return a sentence about pods whose node did not answer: when the pods start, and what the user can do."""
     one = names[0] if len(names) == 1 else "NAME"
     pods, start = (f"pod {one}", "starts") if len(names) == 1 else (f"pods {first_few(names)}", "start")
+    if silence == BUSY:
+        return f"{busy(node)}: {pods} {start} when it does"
     if node not in served and await never_served(client, (node,)):
         return (
             f"no worker has ever polled for node {node}: {pods} {start} when one does; if the node's name is wrong, "

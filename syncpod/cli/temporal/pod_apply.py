@@ -51,6 +51,10 @@ _without_attributes: Final[WeakSet[Client]] = WeakSet()
 """The clients of namespaces that lack some of our search attributes."""
 
 
+AWAY: Final = "away"
+BUSY: Final = "busy"
+
+
 @dataclass(frozen=True)
 class Applied:
     """One pod that was applied."""
@@ -59,8 +63,9 @@ class Applied:
     change: Change
     node: str
     """The node that it is on, or will be on."""
-    node_is_away: bool = False
-    """Whether its node does not answer: the workflow starts the pod when the node's worker is back."""
+    silence: str = ""
+    """Why its node did not answer, `AWAY` or `BUSY`: the workflow starts the pod when the worker answers; "" = it
+    did."""
     follows: str = ""
     """UID of the pod of the same name that is being deleted, and that this pod replaces; "" = none."""
 
@@ -130,7 +135,7 @@ async def apply_pod(
     if answer is None:
         return await _unanswered(client, pod, node, command)
     if isinstance(answer, _Begun):
-        return Applied(pod, Change.CREATED, node, node_is_away=True)
+        return Applied(pod, Change.CREATED, node, silence=AWAY)
     follows = answer.uid if answer.change is Change.FOLLOWS else ""
     return Applied(pod, answer.change, answer.node or node, follows=follows)
 
@@ -138,7 +143,7 @@ async def apply_pod(
 async def _unanswered(client: Client, pod: Pod, node: str, command: str) -> Applied:
     """Return the result if this command started a new pod's workflow. Else raise Failure: the outcome is unknown."""
     if await _has_begun(client, pod, command):
-        return Applied(pod, Change.CREATED, node, node_is_away=not await lives(client, node))
+        return Applied(pod, Change.CREATED, node, silence=BUSY if await lives(client, node) else AWAY)
     existing = await TemporalPods(client).read(pod.metadata.namespace, pod.metadata.name)
     there = existing.pod.spec.node_name if existing is not None else ""
     raise Failure(

@@ -77,7 +77,7 @@ async def until_settled(
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None
-    if timeout == timedelta() and all(one.node_is_away for one in applied):
+    if timeout == timedelta() and all(one.silence for one in applied):
         return [(one, None, Settled.NOT_YET) for one in applied]
     keys, source = [(one.pod.metadata.namespace, one.pod.metadata.name) for one in applied], TemporalPods(client)
     outcome: list[Outcome] = []
@@ -137,7 +137,7 @@ def sentences(outcomes: Sequence[Outcome], timeout: timedelta | None) -> tuple[l
 def _because(applied: Applied, fetched: FetchedPod | None) -> str:
     """Return why a pod is not ready: its status, and which of its containers are not ready and why."""
     if fetched is None:
-        return f": node {applied.node} is away" if applied.node_is_away else ""
+        return f": node {applied.node} is {applied.silence}" if applied.silence else ""
     if not fetched.current:
         return f": {fetched.silence}"
     left = ", its workflow still has something to do" if is_ready(fetched.pod) else ""
