@@ -20,7 +20,7 @@ def encrypted(key: bytes, place: PayloadPlace, payload: Payload) -> Payload:
 
 
 def decrypted(keys: Mapping[str, bytes], place: PayloadPlace | None, payload: Payload) -> Payload:
-    """Return the payload that an encrypted one holds; `place` as for :func:`decrypt`. Raises Undecipherable."""
+    """Return the content of an encrypted payload; `place` is as in :func:`decrypt`. Raises Undecipherable."""
     inner = decrypt(keys, place, payload.metadata, payload.data)
     try:
         return Payload.FromString(inner)
@@ -29,7 +29,7 @@ def decrypted(keys: Mapping[str, bytes], place: PayloadPlace | None, payload: Pa
 
 
 def readable(keys: Mapping[str, bytes], payload: Payload, place: PayloadPlace | None = None) -> Payload:
-    """Return a payload to show it: decrypted, or unchanged if it cannot be decrypted."""
+    """Return a payload for display: decrypted, or unchanged if it cannot be decrypted."""
     if not is_encrypted(payload.metadata):
         return payload
     try:

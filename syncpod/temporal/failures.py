@@ -26,10 +26,10 @@ ENCODED: Final = "Encoded failure"
 class FailureConverter(DefaultFailureConverter):
     """Writes failures with a stack trace only if they are defects; decodes every failure.
 
-    For a refusal of the runtime, an image that cannot be pulled or an invalid update, the message is enough.
+    The message is enough for a refusal of the runtime, an image that cannot be pulled, or an invalid update.
 
     A failure whose details cannot be decoded is decoded without them. Anybody can fail a step by hand (`temporal
-    activity fail`), with any payload. If decoding this payload raised, the workflow task would fail for ever, and the
+    activity fail`), with any payload. If its decoding raised an error, the workflow task would fail for ever, and the
     pod would be stuck. Details whose signature was not accepted are left out too.
     """
 

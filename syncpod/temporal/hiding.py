@@ -1,8 +1,8 @@
-"""Hides the values of Secrets in all that this process sends to Temporal, and in its log.
+"""Hides the values of Secrets in everything that this process sends to Temporal, and in its log.
 
-That covers results and failures of the worker's steps, and its agent's signals and updates. A workflow's own payloads
-stay unchanged: they must depend only on the history, and each text in them came from a sender that has hidden the
-values. A process that has read no Secret changes nothing.
+That covers results and failures of the worker's steps, and signals and updates of the worker's agent. A workflow's own
+payloads stay unchanged: they must depend only on the history, and each text in them came from a sender that has hidden
+the values. A process that has read no Secret changes nothing.
 """
 
 from __future__ import annotations

@@ -22,15 +22,15 @@ _METADATA: Final = "__temporal_workflow_metadata"
 
 
 ArmBackoff = Callable[[str, str, int, float | None], None]
-"""Signals the end of a back-off, by workflow id, subject and restart, after a delay in seconds; None cancels the
-signal. Called in the threads of workflow tasks."""
+"""Signals the end of a back-off, by workflow id, subject and restart, after a delay in seconds; a delay of None cancels
+the signal. Called in the threads of workflow tasks."""
 
 
 class NodeInterceptor(Interceptor):
     """Gives workflows the functions of their worker."""
 
     def __init__(self, arm_backoff: ArmBackoff | None, watched: WatchedRunner | None = None) -> None:
-        """Give workflows `arm_backoff`; None (command line, replayer) = the workflows' own timers end back-offs."""
+        """Give workflows `arm_backoff`. If it is None, as in a replayer, the workflows' own timers end back-offs."""
         self._arm_backoff = arm_backoff or _arm_nothing
         self._watched = watched
 

@@ -1,8 +1,8 @@
 """Limits the log of a fleet's worker that lacks a key: one sentence a minute, in place of a traceback for each try.
 
-A database that was restored from a backup needs the keys that were in use then. Until the worker has them, each task
-of each workflow fails, and the server retries it every ten seconds. If a sealing key is missing, only the tasks fail
-that receive a node's answer sealed for that key.
+A database that was restored from a backup needs the keys that were in use then. Until the worker has them, each task of
+each workflow fails, and the server retries it every ten seconds. A missing sealing key fails only the tasks that
+receive a node's answer sealed for that key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MissingKey(logging.Filter):
         """Return whether to write a record. A record that is due is replaced by a sentence with advice."""
         error = record.exc_info[1] if record.exc_info else None
         if not isinstance(error, Undecipherable):
-            # The SDK's core quotes what was logged just before.
+            # The SDK's core repeats the record logged just before.
             return not (record.name.startswith(_CORE) and Undecipherable.__name__ in record.getMessage())
         if self._lines.left_out() is None:
             return False
@@ -55,7 +55,7 @@ class UnopenedAnswers:
         self._lines = RareLines(REPEAT_SECONDS, clock)
 
     def say(self, node: str, keys: Sequence[str]) -> None:
-        """Log the sentence, at most once a minute. `keys`: the ids of the keys that would open the answer."""
+        """Log the sentence, at most once a minute. `keys` are the ids of the keys that would open the answer."""
         if self._lines.left_out() is None:
             return
         log.warning(

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 _TURN_SECONDS: Final = 1.0
 """Seconds that an activation waits for the one before it. If an eviction waited for more than two seconds, the SDK
-would begin another beside it, and waiting threads would pile up. An eviction that fails is only repeated."""
+would begin another beside it, and waiting threads would pile up. A failed eviction is only repeated."""
 
 
 class StillRuns(Exception):

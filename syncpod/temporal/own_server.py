@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 _RPC: Final = timedelta(seconds=5)
 _REUSED_SECONDS: Final = 0.5
-"""Seconds for which the result of a check is reused: from its begin if it was successful, else from its end."""
+"""A successful check counts for this many seconds from its begin, and a failed one from its end."""
 
 
 async def cluster_identity(client: Client) -> str:
@@ -47,7 +47,7 @@ class OwnServer:
     async def require(self) -> None:
         """Raise RPCError if the server is not the node's.
 
-        Concurrent sends share a check: the result of one is used for `_REUSED_SECONDS`.
+        Concurrent sends share a check, whose result is used for `_REUSED_SECONDS`.
         """
         async with self._turn:
             if time.monotonic() - self._passed_at <= _REUSED_SECONDS:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 DATA_CONVERTER = DataConverter(
     payload_converter_class=SignablePayloadConverter, failure_converter_class=FailureConverter
 )
-"""Plain JSON on the wire, so that payloads typed by hand can be decoded. Shared, since it caches how each type is
-decoded."""
+"""This converter writes plain JSON, so that payloads typed by hand can be decoded. All clients share it, since it
+caches how each type is decoded."""
 
 _ENCODED_FAILURES = DataConverter(
     payload_converter_class=SignablePayloadConverter, failure_converter_class=EncodedFailureConverter
@@ -50,7 +50,7 @@ connections and never answers."""
 
 
 class NoServer(Exception):
-    """There is no Temporal server, or it lacks this namespace; the text is one sentence that says what to do."""
+    """There is no Temporal server, or it lacks this namespace; the text is one sentence with advice."""
 
 
 def syncpod_plugin(
@@ -65,11 +65,11 @@ def syncpod_plugin(
 ) -> SimplePlugin:
     """Return the plugin of a worker or replayer.
 
-    Without `arm_backoff` (a replayer, a workflow test) the workflow's own timers end back-offs. With `watch`, which
-    needs a `runner`, workflow tasks are reported to it.
+    Without `arm_backoff` (a replayer, a workflow test) the workflow's own timers end back-offs. `watch`, which needs a
+    `runner`, gets reports of workflow tasks.
 
-    With `keys`, all commands to workflows and steps must be signed, and the worker's client must be a `verifying`
-    one. `begun`, which needs a `watch`, then decides which starts may begin a run.
+    With `keys`, all commands to workflows and steps must be signed, and the worker's client must be a `verifying` one.
+    `begun`, which needs a `watch`, then decides which starts may begin a run.
     """
     # Imported here, so that a client that is not a worker starts faster.
     from temporalio.plugin import SimplePlugin
@@ -187,7 +187,7 @@ def verifying_converter(keys: Keys) -> DataConverter:
 
 
 def _base(keys: Keys) -> DataConverter:
-    """Return the data converter to which a codec with these keys is added."""
+    """Return the data converter, without the codec for these keys, which is added to it."""
     return _ENCODED_FAILURES if keys.encrypts else DATA_CONVERTER
 
 

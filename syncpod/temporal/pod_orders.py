@@ -44,8 +44,8 @@ more commit and often one more write. A slot is taken until its task is done, lo
 first task in six came through the queue."""
 
 OwnCommand = Callable[[str, str, datetime], None]
-"""Called with a command of the node itself that a pod has obeyed: the id of the pod's workflow, the command, and the
-time of its line in that workflow's history."""
+"""Called for each command of the node itself that a pod has obeyed, with the id of the pod's workflow, the command, and
+the time of its line in that workflow's history."""
 
 
 class PodSoFar(Protocol):
@@ -137,8 +137,7 @@ class PodOrders:
     async def end(self, request: DeletePodWorkflow, seconds: float | None = None) -> PodWorkflowResult:
         """Order a pod's workflow to end the pod. A pod that does not exist, or has another UID, is left alone.
 
-        With several UIDs the newest pod is ended first: if it was to follow another one, it no longer does. Raises as
-        `apply`.
+        With several UIDs, the newest pod is ended first, so that it does not follow an older one. Raises as `apply`.
         """
         grace = request.grace_period_seconds
         payload: dict[str, Any] = {} if grace is None else {"gracePeriodSeconds": grace}

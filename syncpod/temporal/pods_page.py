@@ -20,13 +20,13 @@ class Seen(Protocol):
         """Whether it is a pod that is not ready and has not Succeeded."""
 
     def summary(self) -> PodSummary | None:
-        """Return what the page shows of it; None = it is no pod."""
+        """Return the page's text about it; None = it is no pod."""
 
 
 def pods_page(pods: Sequence[Seen]) -> str:
     """Return the pods as a list in Markdown; "" if there are none.
 
-    Only those that are shown are examined: a query may not take long, even for many pods.
+    Only the shown pods are examined: a query may not take long, even for many pods.
     """
     if not pods:
         return ""

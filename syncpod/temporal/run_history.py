@@ -1,4 +1,4 @@
-"""The pod of a run, the command that began it, and how it ended: read from its history, without a query or a worker."""
+"""The pod, the first command and the end of a run, read from the run's history without a query or a worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from syncpod.messages.signed import plain
 from syncpod.pod.problems import on_one_line
 
 _PAGE: Final = 20
-"""Events in a page: the first step, or the first search attributes, are among the first of a run."""
+"""The events in a page, among which are the first step and the first search attributes of a run."""
 _CLIP: Final = 100
 """The most characters shown of an identity or a reason, which anybody may have written."""
 _TERMINATED: Final = "was terminated"
@@ -47,7 +47,7 @@ async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeo
     """Return the UID of a run's pod; "" if its history does not have it yet.
 
     A run has one pod. The run's input has the UID if the run continues an earlier run, or adopts running containers.
-    Otherwise the search attributes that it writes have the UID, and so has the input of each step. Raises RPCError.
+    Otherwise the UID is in the search attributes that the run writes, and in the input of each step. Raises RPCError.
     """
     run = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in run.fetch_history_events(page_size=_PAGE, rpc_timeout=timeout):
@@ -59,7 +59,7 @@ async def pod_uid_of_run(client: Client, workflow_id: str, run_id: str, *, timeo
 async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> str | None:
     """Return the id of the command that began the newest run (`workflow_starts.start_operation`), "" if none did.
 
-    None if there is no such workflow. Raises RPCError.
+    Returns None if there is no such workflow. Raises RPCError.
     """
     run = client.get_workflow_handle(workflow_id)
     try:
@@ -73,7 +73,7 @@ async def begun_by(client: Client, workflow_id: str, *, timeout: timedelta) -> s
 
 
 async def how_ended(client: Client, workflow_id: str, *, timeout: timedelta) -> RunEnd | None:
-    """Return how the newest run has ended; None if it has not ended, or is not known. Raises RPCError."""
+    """Return how the newest run has ended; None if it has not ended, or if its end is not known. Raises RPCError."""
     try:
         described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=timeout)
     except ValueError:  # a status that the SDK does not have, such as paused, which is no end

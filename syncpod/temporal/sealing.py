@@ -163,7 +163,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
             raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
 
     def _is_refused(self, payload: Payload) -> bool:
-        """Say whether to refuse a payload as another fleet's; never a step's payload: the step may be that fleet's."""
+        """Say whether to refuse a payload as another fleet's. A step's payload passes: the step may be that fleet's."""
         is_of_step = self._place is not None and bool(self._place.activity_type)
         return not is_of_step and is_of_another_fleet(self._sealing.fleet, payload.metadata)
 
@@ -196,7 +196,7 @@ class FleetKey:
 
 
 class NodeCodec(PayloadCodec, WithSerializationContext):
-    """Opens what the fleet has sealed for this node, and seals its answers for the fleet."""
+    """Opens payloads that the fleet has sealed for this node, and seals the node's answers for the fleet."""
 
     def __init__(
         self,
@@ -204,9 +204,9 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
         fleet: FleetKey,
         place: PayloadPlace | None = None,
     ) -> None:
-        """`own`: the key of the node's invitation, then keys of earlier invitations, for which payloads may be sealed.
+        """`own` has the key of the node's invitation, then keys of earlier ones: payloads may be sealed for each.
 
-        `fleet`: the fleet's key that the node trusts; it is read anew for each payload.
+        `fleet` is the fleet's key that the node trusts; it is read anew for each payload.
         """
         self._own, self._fleet, self._place = own, fleet, place
 
@@ -221,7 +221,7 @@ class NodeCodec(PayloadCodec, WithSerializationContext):
         return [_sealed(self._own[:1], [self._fleet.public], place, payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """Open what the fleet, or an earlier try of this node, has sealed.
+        """Open payloads that the fleet, or an earlier try of this node, has sealed.
 
         Any other payload becomes a `Refused`, with which no activity begins (`syncpod.temporal.sealed_questions`).
         """

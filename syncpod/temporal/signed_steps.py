@@ -63,7 +63,7 @@ class Schedules:
         self._known: OrderedDict[str, datetime] = OrderedDict()
 
     def refusal(self, step_id: str, run_id: str, scheduled: datetime) -> str:
-        """Return why a try is refused, as a clause; "" if it is not. `scheduled` is the step's scheduled time."""
+        """Return why a try is refused, as a clause; "" if it is accepted. `scheduled` is the step's scheduled time."""
         decided = step_id.rpartition("-")[2]
         if not step_id.startswith(f"{run_id}-") or not decided.isdigit():
             return "it is a copy from another run"
@@ -99,8 +99,8 @@ class FleetSigningWorker(SigningWorker):
     """A `SigningWorker` for a fleet: the number of a continued run's start is taken from the server's clock.
 
     Each machine has its own clock, and a fleet's run refuses a start whose number does not match the time of its
-    beginning (`syncpod.messages.signed.FleetCommands`). By its own clock, a worker whose clock is wrong would end the
-    runs that it continues.
+    beginning (`syncpod.messages.signed.FleetCommands`). Otherwise a worker with a wrong clock would end the runs that
+    it continues.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """Signs the commands to a node or a fleet, and gives workflows and steps the result of each signature check.
 
 A client marks the payloads of its starts, signals and updates with their purpose and a number (:class:`SigningClient`),
-and a worker those of its steps and of runs that continue as new (`syncpod.temporal.signed_steps`). The codec signs
-marked payloads for the workflow that the SDK names in the serialization context. A worker's answers to others (queries,
-updates, the result of a run) are not signed, so nobody can make the worker sign a command.
+and a worker marks those of its steps and of runs that continue as new (`syncpod.temporal.signed_steps`). The codec
+signs marked payloads for the workflow that the SDK names in the serialization context. A worker's answers to others
+(queries, updates, the result of a run) are not signed, so nobody can make the worker sign a command.
 
 A worker's codec verifies. It never raises, since an exception would fail the workflow task, again and again. Instead a
 workflow's input becomes a :class:`~syncpod.messages.signed.Received`, whose handler refuses it by name, and a step's
@@ -141,7 +141,7 @@ class _EncryptedConverter(EncodingPayloadConverter):
 
 @cache
 def _shared_converters() -> Mapping[bytes, EncodingPayloadConverter]:
-    """Return pydantic's converters and ours, by encoding. Their only state are pydantic's adapters of types."""
+    """Return pydantic's converters and ours, by encoding. Their only state is pydantic's adapters of types."""
     hiding = HidingConverter()
     inner = {**PydanticPayloadConverter().converters, hiding.encoding.encode(): hiding}
     ours = (_ReceivedConverter(inner), _RefusedConverter(), _EncryptedConverter())
@@ -237,7 +237,7 @@ def _of_step(payload: Payload, check: SignatureCheck) -> Payload:
 
 @dataclasses.dataclass(frozen=True)
 class _SigningConverter(DataConverter):
-    """A data converter of which only the codec depends on the context."""
+    """A data converter whose codec alone depends on the context."""
 
     def with_context(self, context: SerializationContext) -> Self:
         """Return a data converter for the payloads of a workflow or a step.
@@ -266,8 +266,8 @@ def signing_converter(plain: DataConverter, keys: Keys, *, verifies: bool) -> Da
 def is_overtaken(error: client.WorkflowUpdateFailedError) -> bool:
     """Return whether a workflow refused an update because it has already received a command with a later number.
 
-    A new update is accepted. The later command may be a start that was signed after the update, or one from a machine
-    whose clock is ahead of this one.
+    A new update would be accepted. The later command may be a start that was signed after the update, or one from a
+    machine whose clock is ahead of this one.
     """
     return isinstance(error.cause, ApplicationError) and error.cause.type == OVERTAKEN
 

@@ -60,7 +60,7 @@ class SyncSpans:
         self._open: OrderedDict[str, _Sync] = OrderedDict()
 
     def triggered(self, run_id: str, trigger: str, cause: SpanContext, at: datetime | None = None) -> None:
-        """Note what wakes a run: the name of a signal or update, or ``start``; with its time of arrival, if known."""
+        """Note a run's trigger: the name of a signal or update, or ``start``; with its time of arrival, if known."""
         with self._lock:
             sync = self._sync(run_id)
             if len(sync.triggers) < _TRIGGERS and trigger not in sync.triggers:

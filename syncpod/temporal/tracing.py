@@ -1,8 +1,8 @@
 """Interceptors that record the spans of a pod's syncs (:mod:`syncpod.temporal.sync_spans`), steps and signals.
 
-Without an OpenTelemetry SDK they add nothing to what a workflow schedules or a client sends. With one, a header carries
-the trace's context through Temporal, in the format of the interceptors of Temporal's SDKs. So if a client of any SDK
-with such an interceptor signals or starts a pod, the pod's sync appears in the client's trace.
+Without an OpenTelemetry SDK, they add nothing to the commands of workflows and clients. With one, a header carries the
+trace's context through Temporal, in the format of the interceptors of Temporal's SDKs. So if a client of any SDK with
+such an interceptor signals or starts a pod, the pod's sync appears in the client's trace.
 """
 
 from __future__ import annotations

@@ -67,10 +67,10 @@ def start_operation(
     """Return the operation that starts a pod's workflow on a node if it has none; use it for one attempt only.
 
     `has_attributes`: whether the namespace has our search attributes; the server refuses a start with an unknown one.
-    `sender`: the identity of the client that applies the pod, for the workflow's page.
-    `begun_by`: an id of the command, which `run_history.begun_by` returns later if this command began the run.
-    `recorded` is the same pod as its node recorded it, in its life `incarnation`: its running containers are adopted.
-    `creates`: the server refuses the whole request if the pod has a workflow, with WorkflowAlreadyStartedError.
+    `sender`: the identity of the client that applies the pod, for the workflow's page. `begun_by`: an id of the
+    command, which `run_history.begun_by` returns later if this command began the run. `recorded` is the same pod as its
+    node recorded it, in its life `incarnation`: its running containers are adopted. With `creates`, the server refuses
+    the whole request if the pod has a workflow, by WorkflowAlreadyStartedError.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
@@ -107,7 +107,8 @@ async def begin_pod(client: Client, pod: Pod, node: str, *, has_attributes: bool
     """Start the workflow of a pod that has none; return False if it has one, which then needs an update.
 
     This is an eager start: the server returns the first workflow task to this worker with its answer, and the workflow
-    need not accept an update. A document that it would refuse must have been refused before. Raises RPCError.
+    need not accept an update. So the caller must already have refused a document that the workflow would refuse. Raises
+    RPCError.
     """
     try:
         await client.start_workflow(

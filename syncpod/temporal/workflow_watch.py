@@ -48,7 +48,8 @@ WAS_RESET: Final = "the run was reset, and a node whose commands are signed does
 _WORKFLOW: Final = "_object"
 """The attribute of the SDK's instance that has the workflow (temporalio 1.35)."""
 _ON_ERROR: Final = "call_exception_handler"
-"""The method of the event loop, which is the SDK's instance, that asyncio calls if a callback has raised an error."""
+"""The method that asyncio calls if a callback has raised an error. It is the event loop's, which is the SDK's
+instance."""
 _NOT_TAKEN: Final = "Error reporting WFT to server"
 """The SDK's message for a task whose result was refused: by the SDK itself, for its size, or by the server."""
 _FAILURES: Final = frozenset(

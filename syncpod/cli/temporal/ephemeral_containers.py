@@ -23,7 +23,7 @@ _FIELD: Final = "spec.ephemeralContainers"
 async def without_known(client: Client, admissions: Sequence[Admission]) -> list[Admission]:
     """Return the pods without ephemeral containers, after checking that the running pods have them already.
 
-    Raises BadInput with a line for each manifest that has other ones, and Failure if a running pod does not answer.
+    Raises BadInput with a line for each manifest that has others, and Failure if a running pod does not answer.
     """
     problems: list[str] = []
     for pod, _ in admissions:

@@ -127,7 +127,8 @@ def _named(found: FleetNodeSummary | UnreadableMemo, workflow_id: str) -> FleetN
 async def views(client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
     """Return these nodes with their pods. Raises Failure for one that does not exist, or does not answer.
 
-    Without names, return all nodes, and name in a note each one that does not answer. Raises Failure if none answers.
+    Without names, return all nodes, and print a note that names those that do not answer. Raises Failure if none
+    answers.
     """
     if names:
         return list(await asyncio.gather(*(view(client, each) for each in names)))

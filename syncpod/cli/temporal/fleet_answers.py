@@ -2,7 +2,7 @@
 
 A late answer does not mean that the worker is dead. So a command waits for as long as a worker of the fleet gives signs
 of life. A restarted server has lost these signs: if it has none, the command waits RETURN_SECONDS for a new one. The
-error names one of two cases: no worker gives a sign of life, or a worker does and has not answered.
+error names one of two cases: no worker gives a sign of life, or a worker gives one and has not answered.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def update(client: Client, handle: WorkflowHandle[Any, Any], name: str, *a
 
 
 async def delete(client: Client, workflow_id: str) -> bool:
-    """Send the update `delete` to a workflow of the fleet; return False if it does not run. Raises Failure."""
+    """Send a fleet's workflow the update `delete`; return False if the workflow does not run. Raises Failure."""
     try:
         await update(client, client.get_workflow_handle(workflow_id), "delete")
     except RPCError as error:
@@ -180,7 +180,7 @@ async def _patiently(
     """Repeat a request until it is answered, for as long as a worker gives signs of life.
 
     If the server has no sign of any worker, the limit is RETURN_SECONDS. Else it is `patience` seconds; None = no
-    limit. A workflow that another program has taken, or that lacks a key, is not waited for. Raises Unanswered, whose
+    limit. There is no wait for a workflow that another program has taken, or that lacks a key. Raises Unanswered, whose
     text ends with `but`.
     """
     loop = asyncio.get_running_loop()
@@ -240,7 +240,7 @@ async def _why(client: Client, handle: WorkflowHandle[Any, Any], failed: Workflo
 
 
 def _called(workflow_id: str) -> str:
-    """Return what a workflow of the fleet is for, for use in a sentence: ``node n1``, ``deployment web``."""
+    """Return the subject of a fleet's workflow, for use in a sentence: ``node n1``, ``deployment web``."""
     kind, *rest = workflow_id.split("/")
     if kind == "workload" and len(rest) == 3:
         return f"{rest[0].lower()} {rest[2]}"

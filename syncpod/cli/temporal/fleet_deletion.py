@@ -32,7 +32,7 @@ class FleetThings:
         """Delete pods on `node` only; "" = on all nodes. With `force`, do not wait for the pods' nodes."""
         self._client, self._node, self._force = client, node, force
         self._going = 1
-        """The number of things that are waited for."""
+        """The number of things that the command waits for."""
 
     async def selected(self, selection: Selection) -> list[Thing]:
         """Return the selected things. Raises Failure, and BadInput for objects by their labels, which are sealed."""
@@ -80,7 +80,7 @@ class FleetThings:
         await asyncio.get_running_loop().create_future()
 
     def going(self, thing: Thing, *left: Callable[[Thing], Awaitable[str]], where: str = "") -> Going:
-        """Return a deletion that is under way. Each of `left` returns what it waits for; the first reason counts."""
+        """Return a deletion under way. Each of `left` returns why the thing is still there; the first reason counts."""
 
         async def why() -> str:
             for each in left:
@@ -95,7 +95,7 @@ class FleetThings:
         return Going(thing, gone, why, where)
 
     async def workload_left(self, thing: Thing) -> str:
-        """Return what the end of a workload, or of a single Pod that the fleet has placed, waits for; "" = it is gone.
+        """Return why a workload, or a single Pod that the fleet has placed, is not gone yet; "" = it is gone.
 
         Raises Failure.
         """
@@ -104,12 +104,12 @@ class FleetThings:
         return "" if view is None or not view.deleting else why_workload_is_left(view)
 
     async def object_left(self, thing: Thing) -> str:
-        """Return what the end of a ConfigMap or a Secret waits for; "" = it is gone. Raises Failure."""
+        """Return why a ConfigMap or a Secret is not gone yet; "" = it is gone. Raises Failure."""
         is_left = await fleet_objects.is_deleting(self._client, *thing)
         return "its deletion is being sent to its nodes" if is_left else ""
 
     def pod_left(self, node: str) -> Callable[[Thing], Awaitable[str]]:
-        """Return a function that returns what the end of a pod on this node waits for; "" = it is gone."""
+        """Return a function that returns why a pod on this node is not gone yet; "" = it is gone."""
 
         async def left(thing: Thing) -> str:
             try:
@@ -122,7 +122,7 @@ class FleetThings:
         return left
 
     async def _on_nodes(self, pods: Sequence[Thing]) -> list[Thing]:
-        """Return those pods that can be deleted; a note names the others, which have no node yet."""
+        """Return the pods that can be deleted; a note names the others, which have no node yet."""
         unplaced = set[Thing]()
         for namespace in dict.fromkeys(pod.namespace for pod in pods):
             names = [pod.name for pod in pods if pod.namespace == namespace]
@@ -167,7 +167,7 @@ def _not_there(thing: Thing) -> NotThere:
 
 
 def why_workload_is_left(view: WorkloadView) -> str:
-    """Return what the end of a workload waits for."""
+    """Return why a workload is not gone yet."""
     if not view.pods and view.missed:
         names = ", ".join(view.missed)
         return f"no answer yet from {names}, which may have its pods (a node that is gone: `fleet remove --force`)"
@@ -179,7 +179,7 @@ def why_workload_is_left(view: WorkloadView) -> str:
 
 
 def why_pod_is_left(placed: PlacedPod, presence: str) -> str:
-    """Return what the end of a pod on a node waits for; `presence` is the node's."""
+    """Return why a pod on a node is not gone yet; `presence` is the node's."""
     if presence == "Unknown":
         return "the node cannot be reached, and ends it when it is back"
     status = placed.report.status if placed.report is not None else ""

@@ -25,7 +25,7 @@ _MANY: Final = 50
 
 
 async def find(client: Client, kind: str, names: Sequence[str], form: Form) -> FoundObjects:
-    """Return the named objects of a kind, or all that `form` chooses, with their documents if it needs them.
+    """Return the named objects of a kind, or all that `form` chooses, with documents if `form` needs them.
 
     Raises Failure if nothing can be read.
     """

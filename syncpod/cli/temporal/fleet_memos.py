@@ -42,7 +42,7 @@ async def running(
         except Undecipherable as why:
             undecipherable = why
             found.append((each.id, UnreadableMemo(each.id, str(why))))
-        except (ValueError, KeyError, RuntimeError):  # not as our workers write a memo
+        except (ValueError, KeyError, RuntimeError):  # no memo that our workers would write
             found.append((each.id, UnreadableMemo(each.id, "it is not what the fleet's workers write")))
     if undecipherable is not None and all(isinstance(each, UnreadableMemo) for _, each in found):
         raise undecipherable

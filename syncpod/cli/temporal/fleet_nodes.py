@@ -28,7 +28,7 @@ class FleetNodes:
         self._client, self._skip_after = client, skip_after
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:
-        """Return those of these nodes that are cordoned, by the fleet or on the node. Raises Failure."""
+        """Return the nodes among these that are cordoned, by the fleet or on the node. Raises Failure."""
         return {each.name for each in await fleet.views(self._client, names) if each.unschedulable}
 
     async def change(self, name: str, change: Change) -> None:
@@ -36,7 +36,7 @@ class FleetNodes:
         await fleet.update(self._client, name, change)
 
     async def pods(self, name: str) -> tuple[list[PodToDrain[PlacedPod]], list[str]]:
-        """Return the pods of a node, and []: a fleet has no further reasons against a drain. Raises Failure."""
+        """Return the pods of a node, and no reasons against a drain: a fleet has none. Raises Failure."""
         node, told = await fleet.view(self._client, name), await fleet.intent(self._client, name)
         metas = [each.get("metadata", {}) for each in told.pods if _has_data(each)]
         with_data = {(each.get("namespace") or "default", each.get("name", "")) for each in metas}
@@ -55,7 +55,7 @@ class FleetNodes:
     async def evicted(
         self, name: str, pods: Sequence[PodToDrain[PlacedPod]], how: Draining
     ) -> AsyncIterator[PodToDrain[PlacedPod]]:
-        """Make the fleet replace these pods; yield each that has left the node, and print what the others wait for.
+        """Make the fleet replace these pods; yield each that has left the node, and print why the others are there.
 
         Raises Failure on a timeout.
         """

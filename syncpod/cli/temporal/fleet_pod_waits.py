@@ -22,8 +22,8 @@ _LOOK_SECONDS: Final = 0.5
 async def until_up(client: Client, changes: Sequence[PodChange], end: float | None) -> None:
     """Wait until each applied pod is ready or has finished, or until `end` in the loop's time; print each that is up.
 
-    `end` None = no limit. A pod counts as ready by the last report of its node since the node has taken the change.
-    Raises one Failure for all pods that have failed, are gone, or are not ready in time.
+    Without an `end` there is no limit. A pod counts as ready by the last report of its node since the node has taken
+    the change. Raises one Failure for all pods that have failed, are gone, or are not ready in time.
     """
     left, failures, loop = list(changes), list[Failure](), asyncio.get_running_loop()
     while left:

@@ -100,7 +100,7 @@ def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> OnNoNode:
 
 
 async def _unanswered(client: Client, owner: WorkloadSummary, name: str) -> PendingPod | None:
-    """Return a workload's pod if the node that was chosen for it does not have it yet; else None."""
+    """Return a workload's pod if its chosen node does not have it yet; else None."""
     if not is_name_for(workload_id(owner.kind, owner.namespace, owner.name), owner.namespace, name):
         return None
     found = await fleet_workloads.view(client, owner.kind, owner.namespace, owner.name)
@@ -146,7 +146,7 @@ def _is(pod: PlacedPod, namespace: str, name: str) -> bool:
 async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str] | None) -> FoundPod:
     """Return the best pod to query: one that stays, can be reached, runs, is ready, and has the current template.
 
-    `owner` None = the pods are of several workloads, or of none.
+    `owner` is None if the pods belong to several workloads, or to none.
     """
     workload = await fleet_workloads.view(client, *owner) if owner is not None and len(found) > 1 else None
 
@@ -166,10 +166,10 @@ async def _best(client: Client, found: Sequence[FoundPod], owner: tuple[str, str
 
 
 async def _least_well(client: Client, found: Sequence[FoundPod], owner: tuple[str, str, str]) -> FoundPod | None:
-    """Return the pod of a workload that is the least well: one that fails, is not ready, or is silent.
+    """Return the least well pod of a workload: one that fails, is not ready, or is silent.
 
-    None = all are ready. A note says how many are not well. Raises OnNoNode for a pod that has no node, if no other
-    unwell pod is on a node that can be reached.
+    Returns None if all are ready. A note shows how many are not well. Raises OnNoNode for a pod that has no node, if no
+    other unwell pod is on a node that can be reached.
     """
     unwell = sorted((each for each in found if not _is_well(each)), key=_trouble)
     workload = await fleet_workloads.view(client, *owner)

@@ -1,4 +1,4 @@
-"""Reads what the fleet itself has recorded of a pod whose node does not answer."""
+"""Reads the fleet's own records of a pod whose node does not answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from syncpod.messages.workload import WorkloadPod
 async def unheard(client: Client, found: FoundPod, *, silent: str = "") -> UnheardPod | None:
     """Return the fleet's records of a pod on an Unknown node; None if the node can answer, or the pod is not recorded.
 
-    `silent` says how a node that is not Unknown has failed to answer; "" = no request was sent to it. Raises Failure.
+    `silent` is a clause about how a node that is not Unknown failed to answer; "" = no request was sent to it. Raises
+    Failure.
     """
     placed = found.placed
     if (found.node.presence != "Unknown" and not silent) or placed is None:

@@ -10,7 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 
 async def workflows_with_key(client: Client, queue: str, key: str) -> list[str]:
-    """Return the ids of a task queue's open workflows with an event in their history that needs the key of this id.
+    """Return the ids of the open workflows of a task queue whose histories need the key of this id.
 
     All events are read, since a replay verifies all of them. Raises RPCError.
     """

@@ -140,7 +140,7 @@ async def absence(client: Client, nodes: Iterable[str]) -> str:
 
 
 async def judged(client: Client, fetched_pods: Sequence[FetchedPod]) -> list[FetchedPod]:
-    """Return the pods; for those that did not answer, `lives` is whether their worker is alive. Raises RPCError."""
+    """Return the pods. In those that did not answer, `lives` tells whether their worker is alive. Raises RPCError."""
     silent = {fetched.pod.spec.node_name for fetched in fetched_pods if not fetched.current}
     found = await lives_of(client, silent)
     return [

@@ -57,7 +57,7 @@ async def read_node(client: Client, name: str) -> ListedNode | None:
 
 
 async def why_absent(client: Client, name: str) -> str:
-    """Return a clause that says why a node has no workflow, and what brings it back; "" if it never had one."""
+    """Return a clause about why a node has no workflow, and how it gets one again; "" if it never had one."""
     if another := await _another_in_its_place(client, name):
         return another
     ended = await how_ended(client, node_workflow_id(name), timeout=_RPC)

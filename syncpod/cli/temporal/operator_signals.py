@@ -58,8 +58,8 @@ def _how_to_go_on(pod: Pod) -> str:
 async def signal(client: Client, pod: Pod, sent: SignalSpec[Payload], payload: Payload) -> None:
     """Send a signal to a pod, and return when the pod has accepted it.
 
-    Raises Failure with the pod's reason if it rejects the signal. Raises it too if the pod does not answer; then the
-    server keeps the signal.
+    Raises Failure with the pod's reason if the pod rejects the signal. If the pod does not answer, Failure is raised
+    too, but the server keeps the signal.
     """
     meta, name = pod.metadata, sent.name
     before = await records_of(client, pod, name)

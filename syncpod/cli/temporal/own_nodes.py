@@ -42,7 +42,7 @@ class OwnNodes:
         self._cordoned: set[str] = set()
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:
-        """Return those of these nodes that are cordoned. Raises Failure."""
+        """Return the nodes among these that are cordoned. Raises Failure."""
         self._cordoned = {name for name in names if (await require_summary(self._client, name)).unschedulable}
         return self._cordoned
 
@@ -59,7 +59,7 @@ class OwnNodes:
     async def pods(self, name: str) -> tuple[list[PodToDrain[FetchedPod]], list[str]]:
         """Return the pods of a node, and the reasons why it cannot be drained.
 
-        They are its pods without a workflow, and those that only a Kubernetes cluster can end.
+        The reasons are its pods without a workflow, and its pods that only a Kubernetes cluster can end.
         """
         with _refusals(self._client):
             there = [
@@ -147,7 +147,7 @@ def _is_ended_by_cluster(one: FetchedPod) -> bool:
 def _is_of_daemon_set(one: FetchedPod) -> bool:
     """Return whether the pod's controller is a DaemonSet of the node's Kubernetes cluster (metav1.GetControllerOf).
 
-    Only a cluster's pods have owners: a pod that is applied here loses its own.
+    Only a cluster's pods have owners: a pod that is applied here loses its owners.
     """
     owners = one.pod.metadata.owner_references
     return next((each.kind for each in owners if each.controller), "") == "DaemonSet"

@@ -27,7 +27,7 @@ from syncpod.cli.temporal.unserved import end_if_never_run, end_without_node, ne
 from syncpod.settings.worker_record import read_worker_record, serving
 
 _UNSERVED_SECONDS: Final = 15.0
-"""How long this machine's node may lack a worker until its pods are no longer waited for. A worker that is being
+"""How long the command waits for pods of this machine's node while no worker serves it. A worker that is being
 restarted is back sooner."""
 _LOOK_SECONDS: Final = 1.0
 
@@ -109,7 +109,7 @@ class OwnPods:
             raise session.refused(error, session.address_of(self._client)) from None
 
     async def _forced(self, silent: Sequence[Going]) -> set[Thing]:
-        """End those of these pods that have never run, or whose node is away; return which."""
+        """End the pods among these that have never run, or whose node is away; return the ended ones."""
         ended = set()
         for each in silent:
             fetched = self._ending[each.thing]

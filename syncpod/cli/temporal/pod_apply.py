@@ -121,7 +121,7 @@ async def apply_pod(
 
     With `creates`, the same request is refused if there is a pod of its name, which is left as it is: AlreadyExists.
 
-    `has_attributes`: whether the namespace has our search attributes; None = found out by the server's answer. Waits as
+    `has_attributes`: whether the namespace has our search attributes; None = the server's answer shows it. Waits as
     `answer_in_time` does, at most `patience`; for a new pod, only until its node is known not to answer. A retry is
     harmless, since it has the same update id. It gets a new id only after a refusal because the pod had ended, or
     because a later command had been accepted. Raises BadInput for a change that is not allowed, and Failure if the node
@@ -172,8 +172,8 @@ async def has_search_attributes(client: Client) -> bool:
 async def _is_to_be_created(client: Client, pod: Pod, command: str) -> bool:
     """Return whether a pod whose name was taken is still to be created. Raises AlreadyExists.
 
-    It is not if an earlier attempt of this command, whose answer was lost, has created it. It is if the name's last pod
-    has ended, whose workflow closes in a moment, or if the server does not answer now.
+    False if an earlier attempt of this command has created the pod, and the answer was lost. True if the last pod of
+    the name has ended, whose workflow closes in a moment, or if the server does not answer now.
     """
     meta = pod.metadata
     with contextlib.suppress(RPCError):
@@ -257,7 +257,7 @@ async def _unless_silent(
 async def _is_new_and_silent(client: Client, pod: Pod, node: str, command: str) -> bool:
     """Return whether a pod is new and its node's worker is dead. A busy worker gets more time.
 
-    Raises Squatted if the pod's name is not a pod's.
+    Raises Squatted if another kind of workflow has the name.
     """
     await asyncio.sleep(_SOON_SECONDS)
     try:

@@ -47,7 +47,8 @@ async def request_deletion(client: Client, namespace: str, name: str, grace: int
     """Signal a pod to end; return the pod as it was before, or None if it does not exist.
 
     `grace` is in seconds; None = the pod's own. The server keeps the signal while the pod's node is away. Raises
-    Failure if the pod rejects the signal because it is not signed, and Squatted if the name is not a pod's.
+    Failure if the pod rejects the signal because it is not signed, and Squatted if another kind of workflow has the
+    name.
     """
     fetched = await TemporalPods(client).read(namespace, name)
     if fetched is None:
@@ -195,7 +196,7 @@ def why_silent_pod_is_left(fetched: FetchedPod) -> str:
 
 
 async def why_not_gone(client: Client, fetched: FetchedPod) -> str:
-    """Return what a pod that is being deleted waits for, by its workflow's current plan; "" if it is gone.
+    """Return why a pod that is being deleted is not gone, by its workflow's current plan; "" if it is gone.
 
     Raises RPCError.
     """

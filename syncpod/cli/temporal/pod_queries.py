@@ -1,4 +1,4 @@
-"""What is known of one pod: what this machine's worker has published, else a query's answer, else the server's record.
+"""Reads one pod: as this machine's worker has published it, else by a query, else as the server has recorded it.
 
 Only `syncpod.cli.temporal.pod_source` reads pods with these functions.
 """

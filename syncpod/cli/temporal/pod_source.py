@@ -68,7 +68,7 @@ _AT_ONCE: Final = 500
 _AT_ONCE_AGAIN: Final = 50
 """The same for all reads but a list, which a command may call repeatedly."""
 _ENOUGH: Final = 50
-"""If this many pods of a node have not answered, and none has, the node's other pods are not queried."""
+"""If this many pods of a node have not answered, and no pod of the node has, its other pods are not queried."""
 
 _Answer = TypeVar("_Answer")
 
@@ -132,7 +132,7 @@ class TemporalPods:
     """The pods of a Temporal namespace, a :class:`syncpod.api.source.PodSource`. Belongs to one event loop.
 
     Commands that apply, change or end pods, or wait for them, read the pods here, over the connection that they have.
-    Methods raise RPCError for what the server refuses, and Squatted for a name that is not a pod's.
+    Methods raise RPCError if the server refuses a call, and Squatted if another kind of workflow has a pod's name.
     """
 
     def __init__(self, client: Client) -> None:
@@ -164,8 +164,8 @@ class TemporalPods:
         """Return the pods of these namespaces and names, in this order; None for each that is not there, or has ended.
 
         Pods of this machine's node are read from the node in one request. Only a few pods are queried at the same time:
-        if all pods of a large node were, the node could do nothing else. Raises Squatted if one of the names is not a
-        pod's.
+        if all pods of a large node were, the node could do nothing else. Raises Squatted if another kind of workflow
+        has one of the names.
         """
         ids = [pod_workflow_id(*key) for key in keys]
         published = await published_here(ids, "pod")

@@ -70,10 +70,10 @@ async def until_settled(
 ) -> list[Outcome]:
     """Wait until each pod is ready or has finished, or until the timeout (None = no limit); return all states in order.
 
-    A pod for which `gives_up` returns True is not waited for. With a timeout of 0, nothing is read if no node answered
-    the apply; otherwise all pods are read at least once, whatever the timeout. `show` is called with all pods after
-    each round. The pause after a round is as long as the round or longer, so that the node is not kept from its other
-    work.
+    It does not wait for a pod for which `gives_up` returns True. With a timeout of 0, nothing is read if no node
+    answered the apply; otherwise all pods are read at least once, whatever the timeout. `show` is called with all pods
+    after each round. The pause after a round is as long as the round or longer, so that the node is not kept from its
+    other work.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout.total_seconds() if timeout is not None else None

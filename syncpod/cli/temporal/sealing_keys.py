@@ -1,4 +1,4 @@
-"""Makes a fleet use another sealing key, and finds what still needs an earlier one."""
+"""Makes a fleet use another sealing key, and finds the nodes, objects and workflows that still need an earlier one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class Needs:
-    """What still needs a sealing key."""
+    """The nodes, objects and workflows that still need a sealing key."""
 
     nodes: tuple[str, ...] = ()
     """Nodes that trust no other key yet."""
@@ -90,7 +90,7 @@ async def without_it(client: Client, key: str, seconds: float) -> list[str]:
 
 
 async def what_needs(client: Client, key: str, certified: Sequence[Certified], used: datetime) -> Needs:
-    """Return what still needs the sealing key of this id. Each event of each open history is read. Raises RPCError."""
+    """Return the needs of the sealing key of this id. Each event of each open history is read. Raises RPCError."""
     known = await summaries(client)
     changed = [each.fleet_key_since for each in known if each.fleet_key_since is not None]
     kept = [each async for each in _kept(client)]

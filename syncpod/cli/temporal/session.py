@@ -149,7 +149,7 @@ def signs(client: Client) -> bool:
 
 
 def run(work: Callable[[Client], Awaitable[_Result]], *, state_dir: str = "") -> _Result:
-    """Connect, do the work and return its result. Raises Failure for what the server refuses."""
+    """Connect, do the work and return its result. Raises Failure if the server refuses a call."""
     return run_on(connection(state_dir), work, settings(state_dir=state_dir).state_dir)
 
 
@@ -186,7 +186,7 @@ class Session:
         return address_of(self._client), self._client.namespace
 
     def run(self, work: Callable[[Client], Awaitable[_Result]]) -> _Result:
-        """Do the work and return its result. Raises Failure for what the server refuses."""
+        """Do the work and return its result. Raises Failure if the server refuses a call."""
 
         async def connected() -> _Result:
             if self._client is None:
@@ -200,7 +200,7 @@ class Session:
 
 @contextlib.contextmanager
 def _plainly(address: str) -> Iterator[None]:
-    """Raise Failure, with a sentence, for what the server there refuses and for an answer that cannot be read."""
+    """Raise Failure, with a sentence, if the server there refuses a call, or an answer cannot be read."""
     try:
         yield
     except RPCError as error:

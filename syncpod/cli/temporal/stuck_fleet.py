@@ -53,7 +53,7 @@ async def taken_by_another(client: Client, workflow_id: str) -> str:
 
 
 async def without_a_key(client: Client, workflow_id: str) -> str:
-    """Return a sentence that names the sealing keys that a stuck workflow lacks, and says what to do; else "".
+    """Return a sentence with the sealing keys that a stuck workflow lacks, and with advice; else "".
 
     The history is read from its end, only to the page with the newest answer that cannot be opened: earlier answers are
     mostly sealed for the same key. Raises RPCError.
@@ -113,7 +113,7 @@ async def _pages_from_the_end(client: Client, workflow_id: str) -> AsyncIterator
 
 
 def _answers(event: HistoryEvent) -> Iterator[Payload]:
-    """Yield what a node has sealed for the fleet in this event: an activity's result, or its failure."""
+    """Yield the payloads that a node has sealed for the fleet in this event: an activity's result, or its failure."""
     yield from (each for each in event.activity_task_completed_event_attributes.result.payloads if _is_sealed(each))
     failure = event.activity_task_failed_event_attributes.failure
     if _is_sealed(failure.encoded_attributes):

@@ -23,7 +23,7 @@ class PublishedLife(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether the pod's life is over: the node removes what is left, and the workflow publishes nothing more."""
+        """Whether the pod's life is over: the node removes its remains, and the workflow publishes nothing more."""
 
     @property
     def is_followed(self) -> bool:
@@ -35,4 +35,4 @@ class EndsLives(Protocol):
 
     @property
     def ended_life(self) -> EndedLife | None:
-        """The life that is over, whose remains the node removes; None while it goes on."""
+        """The life that is over, whose remains the node removes; None while the pod lives."""
