@@ -315,8 +315,8 @@ def _hindrance_of(kubelet: Kubelet) -> str:
 def hindrance(taken_up: Mapping[str, float]) -> str:
     """Return the sentence that the kubelet's loop paused within a crowd, so that its times are void; "" = it did not.
 
-    `taken_up` has the time in seconds at which it began each pod, by the pod's name. In one run, the kubelet waited for
-    a name server.
+    `taken_up` has the second at which the loop began each pod, by the pod's name. In one run, the kubelet waited for a
+    name server.
     """
     crowds: defaultdict[str, list[float]] = defaultdict(list)
     for name, at in taken_up.items():

@@ -187,7 +187,7 @@ def verifying_converter(keys: Keys) -> DataConverter:
 
 
 def _base(keys: Keys) -> DataConverter:
-    """Return the data converter, without the codec for these keys, which is added to it."""
+    """Return the data converter for these keys; the caller adds the codec."""
     return _ENCODED_FAILURES if keys.encrypts else DATA_CONVERTER
 
 

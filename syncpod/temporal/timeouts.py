@@ -18,5 +18,5 @@ STICKY_QUEUE: Final = timedelta(seconds=60)
 there, since a worker takes only a few tasks at a time."""
 
 HEARTBEAT_THROTTLE: Final = timedelta(seconds=1)
-"""The shortest time between two heartbeats of a step that are sent to the server. Steps heartbeat more rarely, but
-`step_cancellation` heartbeats for a step that is cancelled."""
+"""The worker sends a step's heartbeats to the server with at least this pause between two. Steps heartbeat more rarely,
+but `step_cancellation` heartbeats for a step that is cancelled."""

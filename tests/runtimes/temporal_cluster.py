@@ -180,7 +180,7 @@ class Server(Daemon):
 
     def _listens(self) -> bool:
         for role in self.roles:
-            if role != "worker":  # it has none
+            if role != "worker":  # a worker has no port for clients
                 try:
                     socket.create_connection(("127.0.0.1", self._rpc[role]), timeout=1).close()
                 except OSError:

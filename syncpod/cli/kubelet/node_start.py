@@ -40,7 +40,7 @@ _RESET: Final = (
     *(table.SHUTDOWN_GRACE, table.SERVER_TLS_BOOTSTRAP, table.NODE_LABELS, table.NODE_IP, table.MANIFEST_DIR),
     *(table.ALLOWED_UNSAFE_SYSCTLS,),
 )
-"""Settings whose default is a kubelet's, too. Each start sets them: a kubelet keeps nothing of an earlier start."""
+"""Settings with a kubelet's defaults. Each start sets them all: a kubelet keeps nothing of an earlier start."""
 _DEFAULTS: Final[Mapping[str, str]] = {
     table.LOG_DIR.variable: "/var/log/pods",
     **{each.variable: each.default for each in _RESET},

@@ -94,7 +94,7 @@ _DROP_SECONDS: Final = 5.0
 writes fail in that time, and it retries them."""
 
 SUBCOMMAND: Final = "start-dev"
-"""The word of the command line by which a server without a record is known."""
+"""The word in the command line by which a server without a record is recognized."""
 _START_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 5
 _TAKEN: Final = "address already in use"

@@ -103,8 +103,9 @@ async def _another_in_its_place(client: Client, name: str) -> str:
 async def read_summary(client: Client, name: str) -> NodeSummary | None:
     """Return a node's summary; None = it has no workflow.
 
-    This machine's worker has it of its own node, as the node's workflow has last published it. Another's is read from
-    the workflow's memo, even if its worker is away, and is empty if the node has not reported anything yet.
+    The summary of this machine's node is the one that the node's workflow has last published to the worker. The summary
+    of any other node comes from its workflow's memo, even if its worker is away, and is empty if the node has not
+    reported anything yet.
     """
     if (worker := own_worker(client)) is not None and worker.node == name:
         known = await asyncio.to_thread(node_api.node, settings().state_dir, name)

@@ -33,7 +33,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class OwnPods:
-    """Deletes pods by signals, which Temporal keeps while a pod's node is away; a `syncpod.cli.deletion.Owner`."""
+    """Deletes pods by signals. Temporal keeps them while a node is away. Implements `syncpod.cli.deletion.Owner`."""
 
     def __init__(
         self, client: Client, how: Deleting, grace: int | None, leave_order: Callable[[FetchedPod], bool]

@@ -66,7 +66,7 @@ _RPC: Final = timedelta(seconds=5)
 _AT_ONCE: Final = 500
 """Maximum number of queries at the same time."""
 _AT_ONCE_AGAIN: Final = 50
-"""The same for all reads but a list, which a command may call repeatedly."""
+"""Maximum number of queries at the same time, except for a list. A command may call these reads repeatedly."""
 _ENOUGH: Final = 50
 """If this many pods of a node have not answered, and no pod of the node has, its other pods are not queried."""
 
@@ -149,10 +149,10 @@ class TemporalPods:
     # --- for commands -------------------------------------------------------------------------------------------------
 
     async def read(self, namespace: str, name: str, *, at_once: bool = False) -> FetchedPod | None:
-        """Return one pod; None if it does not exist, or has ended. Raises Squatted if its name is not a pod's.
+        """Return one pod; None if there is none, or it has ended. Raises Squatted if another workflow has the name.
 
-        With `at_once`, the worker of this machine's node is believed that its pod is open, and the server is not
-        queried: somebody may just have terminated the pod's workflow.
+        With `at_once`, a pod of this machine's node is returned as the worker has published it. The server is not
+        queried, so somebody may just have terminated the pod's workflow.
         """
         if at_once and own_worker(self._client) is not None:
             workflow_id = pod_workflow_id(namespace, name)

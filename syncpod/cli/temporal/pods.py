@@ -41,11 +41,11 @@ def require_answer(fetched: FetchedPod) -> FetchedPod:
 
 
 class Squatted(Failure):
-    """A pod's name is taken by a workflow that is not a pod's. Somebody has to end that workflow."""
+    """A workflow of another kind has a pod's name. Somebody has to end that workflow."""
 
 
 async def require_pods_own(client: Client, namespace: str, name: str) -> None:
-    """Raise Squatted if the workflow under a pod's id is not a pod's, since somebody else has started one there."""
+    """Raise Squatted if a workflow of another kind has a pod's id, since somebody else has started one there."""
     try:
         described = await handle_of(client, namespace, name).describe(rpc_timeout=_RPC)
     except RPCError as error:
@@ -56,7 +56,7 @@ async def require_pods_own(client: Client, namespace: str, name: str) -> None:
 
 
 def require_own(execution: WorkflowExecution) -> None:
-    """Raise Squatted if an open workflow under a pod's id is not a pod's."""
+    """Raise Squatted if an open workflow of another kind has a pod's id."""
     queue = execution.task_queue or ""
     if execution.status in ENDED or (execution.workflow_type == POD_WORKFLOW and queue.startswith("node/")):
         return
