@@ -25,9 +25,9 @@ _NAMED: Final = 3
 
 
 async def image_warnings(client: Client, workloads: Sequence[Workload]) -> list[str]:
-    """Return a sentence for each image of these workloads that nodes with an embedded runtime do not have.
+    """Return a sentence for each image that these workloads use and that nodes with an embedded runtime lack.
 
-    Only nodes with such a runtime are queried. The first report of a node that has just joined is awaited. A node
+    Only nodes with such a runtime are queried. A node that has just joined is queried after its first report. A node
     counts only if the pod's nodeName and nodeSelector allow it. Nodes that do not answer are left out.
     """
     specs = [(each, kind_of(each).template(each).spec) for each in workloads]

@@ -96,7 +96,7 @@ def _held(nodes: Iterable[FleetNodeView]) -> dict[_Key, _Holder]:
 
 
 async def _destination(client: Client, pod: Pod, held: Mapping[_Key, _Holder]) -> tuple[str, bool]:
-    """Return the node that a pod is applied with, "" = the fleet chooses one, and whether the pod is there already.
+    """Return the node that a pod is applied with ("" = the fleet chooses one), and whether the pod is there already.
 
     Raises Failure for a pod that is on another node.
     """

@@ -68,7 +68,7 @@ async def forecast(client: Client, workload: Workload) -> str:
 
 
 def _change(workload: Workload, wire: dict[str, Any], before: WorkloadView | None) -> str:
-    """Return kubectl's word for a change to the document `wire`; print a note if a rollback of it stays."""
+    """Return kubectl's word for a change to the document `wire`; print a note if the fleet has rolled it back."""
     if before is None:
         return "created"
     if before.document != wire or before.deleting:

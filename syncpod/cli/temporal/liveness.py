@@ -109,8 +109,8 @@ def own_worker(client: Client) -> WorkerRecord | None:
 async def unserved_queue(client: Client) -> str:
     """Return the task queue of this machine's node if its worker has ended, and no other worker polls the queue.
 
-    A query to a workflow of that queue would wait in vain. "" = a worker may answer. While the worker's process runs,
-    no request is sent. Raises RPCError.
+    A query to a workflow of that queue would wait in vain. Returns "" if a worker may answer. While the worker's
+    process runs, no request is sent. Raises RPCError.
     """
     try:
         state_dir = settings().state_dir

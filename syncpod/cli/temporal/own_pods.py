@@ -66,7 +66,7 @@ class OwnPods:
         return DeletionResult(notes=source_notes(fetched), going=[Going(thing, gone, partial(self._why, fetched))])
 
     async def begun(self, going: Sequence[Going]) -> Sequence[Going]:
-        """Print why pods that do not answer do not end, and return those to wait for.
+        """Print why the silent pods do not end, and return the pods to wait for.
 
         With ``--force``, pods that have never run, or whose node is away, are ended here, and not returned.
         """

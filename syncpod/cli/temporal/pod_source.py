@@ -68,7 +68,7 @@ _AT_ONCE: Final = 500
 _AT_ONCE_AGAIN: Final = 50
 """Maximum number of queries at the same time, except for a list. A command may call these reads repeatedly."""
 _ENOUGH: Final = 50
-"""If this many pods of a node have not answered, and no pod of the node has, its other pods are not queried."""
+"""If this many pods of a node have not answered, and none of its pods has, its other pods are not queried."""
 
 _Answer = TypeVar("_Answer")
 

@@ -90,7 +90,7 @@ async def without_it(client: Client, key: str, seconds: float) -> list[str]:
 
 
 async def what_needs(client: Client, key: str, certified: Sequence[Certified], used: datetime) -> Needs:
-    """Return the needs of the sealing key of this id. Each event of each open history is read. Raises RPCError."""
+    """Return the users of the sealing key of this id. Each event of each open history is read. Raises RPCError."""
     known = await summaries(client)
     changed = [each.fleet_key_since for each in known if each.fleet_key_since is not None]
     kept = [each async for each in _kept(client)]
