@@ -18,8 +18,8 @@ _PAUSES_SECONDS: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 """The pauses before each retry. The task that takes the signals is already under way, or waits for a worker."""
 
 _BUSY: Final = ("Workflow is busy", "query buffer is full", "http2 error")
-"""Parts of messages of RESOURCE_EXHAUSTED, of errors about one workflow only. The server sends the last message after
-it has closed a connection on which too many queries were cancelled."""
+"""Parts of the messages of RESOURCE_EXHAUSTED errors about a single workflow. The server sends the last one after it
+has closed a connection on which too many queries were cancelled."""
 
 
 class AskAgain(Interceptor):

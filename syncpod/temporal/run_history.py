@@ -1,4 +1,4 @@
-"""The pod, the first command and the end of a run, read from the run's history without a query or a worker."""
+"""A run's pod, the command that began the run, and its end, read from history without a query or a worker."""
 
 from __future__ import annotations
 

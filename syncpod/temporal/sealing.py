@@ -7,9 +7,9 @@ result of a step does. The node's codec does the same with payloads that the fle
 fails before it begins.
 
 The fleet's codec raises for one thing: a payload that is encrypted with a key that the fleet does not have. A fleet may
-have workers on several machines, and one of them may receive a new key late. The task is retried until then. Each
-payload names its fleet. A workflow's payload from another fleet is refused instead, since no later key would decrypt
-it.
+have workers on several machines, and one of them may receive a new key late. The task is retried until the worker has
+the key. Each payload names its fleet. A workflow's payload from another fleet is refused instead, since no later key
+would decrypt it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class SignablePayloadConverter(PydanticPayloadConverter):
         self.converters = _shared_converters()
 
     def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
-        """Encode values. The metadata of a marked one names the purpose for which it is to be signed."""
+        """Encode values. The metadata of a marked value names the purpose of its signature."""
         payloads = super().to_payloads([value.value if isinstance(value, Marked) else value for value in values])
         for payload, value in zip(payloads, values, strict=True):
             if isinstance(value, Marked):

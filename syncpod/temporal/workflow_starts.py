@@ -70,7 +70,7 @@ def start_operation(
     `sender`: the identity of the client that applies the pod, for the workflow's page. `begun_by`: an id of the
     command, which `run_history.begun_by` returns later if this command began the run. `recorded` is the same pod as its
     node recorded it, in its life `incarnation`: its running containers are adopted. With `creates`, the server refuses
-    the whole request if the pod has a workflow, by WorkflowAlreadyStartedError.
+    the whole request with WorkflowAlreadyStartedError if the pod has a workflow.
     """
     adopted = adoption(incarnation) if recorded is not None and incarnation else {}
     return WithStartWorkflowOperation(
