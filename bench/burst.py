@@ -74,7 +74,7 @@ async def burst(pods: int, at_once: int, load: int) -> Burst:
                 except Failure:
                     late += 1
                 else:
-                    late += applied.node_is_away
+                    late += bool(applied.silence)
                     return
 
         with busy(load):

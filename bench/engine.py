@@ -34,7 +34,7 @@ class Engine:
     async def apply(self, pod: Pod) -> None:
         """Apply a pod, and wait until its workflow has accepted it. Raises RuntimeError if the worker is away."""
         applied = await apply_pod(self._client, pod, node=self._node, has_attributes=True)
-        if applied.node_is_away:
+        if applied.silence:
             raise RuntimeError(f"the worker of {self._node} does not answer")
 
     async def until_running(self, name: str, *, restarts: int = 0) -> float:

@@ -107,7 +107,7 @@ class _Crowd:
 
     async def _apply(self, name: str) -> None:
         applied = await apply_pod(self._node.client, simulated_pod(name), node=NODE, has_attributes=True)
-        self.scale.late += applied.node_is_away
+        self.scale.late += bool(applied.silence)
 
     async def _crash(self, names: Sequence[str]) -> None:
         """Kill the containers of these pods, bypassing the engine."""
