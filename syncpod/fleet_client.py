@@ -94,7 +94,7 @@ async def check_whose(client: Client, access: FleetAccess) -> None:
 
 
 async def check_commander(client: Client, access: FleetAccess) -> None:
-    """Raise OtherFleet as `check_whose`, and KeyMissing if the keys decrypt none of the server's data of the fleet.
+    """Raise OtherFleet as `check_whose` does, and KeyMissing if our keys decrypt nothing of this fleet on the server.
 
     A workflow that receives a command with an unknown key cannot go on until the server has dropped the command.
     """

@@ -209,7 +209,7 @@ class NodeCalls:
         ), _as_it_is
 
     def _answering(self, node: str, asked: _Answering, request: _M) -> _M:
-        """Return a node's answer to a task, with the node's own identity and the server's own token, for the server."""
+        """Return a node's answer to a task as the server gets it: with the node's identity, and the server's token."""
         self._require_namespace(asked.namespace)
         token = self._tokens.unbind(node, asked.task_token)
         if token is None:

@@ -241,7 +241,7 @@ def _fields(holder: type[Model]) -> list[str]:
 
 
 def _model_of(holder: type[Model], name: str) -> type[Model] | None:
-    """Return the model of a field of `holder`, directly or as a list's elements."""
+    """Return the model of the field `name` of `holder`, or of its elements if it is a list."""
     for field in holder.model_fields.values():
         if field.alias == name:
             return _first_model(field.annotation)

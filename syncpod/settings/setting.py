@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from syncpod.settings.values import Names, Parser, SettingsInvalid
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+
+class _Dataclass(Protocol):
+    """Any dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
 
 T = TypeVar("T")
-D = TypeVar("D", bound="DataclassInstance")
+D = TypeVar("D", bound=_Dataclass)
 _SETTING: Final = "setting"
 
 
@@ -95,7 +99,7 @@ def read_fields(kind: type[D], texts: Mapping[str, str], **others: Any) -> D:
     return kind(**{name: setting.read(texts) for name, setting in settings.items()}, **others)
 
 
-def settings_of(kind: type[DataclassInstance]) -> dict[str, Setting[Any]]:
+def settings_of(kind: type[_Dataclass]) -> dict[str, Setting[Any]]:
     """Return the settings of a dataclass by the names of its fields."""
     return {each.name: each.metadata[_SETTING] for each in fields(kind) if _SETTING in each.metadata}
 

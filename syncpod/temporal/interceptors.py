@@ -37,7 +37,7 @@ class NodeInterceptor(Interceptor):
     def workflow_interceptor_class(
         self, input: WorkflowInterceptorClassInput
     ) -> type[WorkflowInboundInterceptor] | None:
-        """Give workflows the functions that arm the back-off queue and publish their state; show a node's pods."""
+        """Give workflows the functions that arm the back-off queue, publish their state, and list a node's pods."""
         input.unsafe_extern_functions[ARM_BACKOFF] = self._arm_backoff
         if self._watched is None:
             return None

@@ -232,7 +232,7 @@ def _schedulable(state: FleetNodeState, *, schedulable: bool, draining: bool, no
     """Cordon or uncordon the node, and begin or end a drain, during which owners move their pods elsewhere."""
     if state.unschedulable == schedulable:
         state.unschedulable = not schedulable
-        state.note_all()  # owners are notified: a DaemonSet must not end a pod that it could not replace
+        state.note_all()  # so that no DaemonSet ends a pod here that it could not replace
         reason = "NodeSchedulable" if schedulable else "NodeNotSchedulable"
         state.event(now, "Normal", reason, f"Node {state.name} status is now: {reason}")
     if draining != state.draining:

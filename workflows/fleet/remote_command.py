@@ -64,7 +64,7 @@ class RemoteCommandWorkflow:
                 schedule_to_start_timeout=TAKEN,
                 start_to_close_timeout=timedelta(seconds=wait) + _ANSWER,
                 heartbeat_timeout=_BEAT,
-                # A command that changes something is never run twice. Once it runs, its pieces can be requested again.
+                # A command that changes something is never run twice. Pieces of its output can be requested again.
                 retry_policy=_ONCE if asked.begin and not is_repeatable(asked.words) else _RETRY,
                 result_type=RawValue,
             )

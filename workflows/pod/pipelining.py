@@ -48,7 +48,7 @@ class StartAhead(NamedTuple):
 
     @property
     def knows_sandbox(self) -> bool:
-        """Whether the sandbox existed when the start was decided. If so, the first step is another start."""
+        """Whether the sandbox existed when the start was decided. If not, the first step creates the sandbox."""
         return isinstance(self.step.input, StartContainer) and self.step.input.sandbox_id != ""
 
     def is_due(self, decided: Step) -> bool:

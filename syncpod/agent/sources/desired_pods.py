@@ -196,7 +196,7 @@ class DesiredPods:
         self.news.set()
 
     def _assume(self, pod: _Pod, document: Mapping[str, Any], *, is_named: bool) -> None:
-        """Assume that an earlier worker sent this document to the workflow, if that is certain or can be checked."""
+        """Take this document for one that an earlier worker has sent, if that is certain or can be checked."""
         if is_named and "generation" not in document["metadata"]:
             return
         pod.sent_document, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
