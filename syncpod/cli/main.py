@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] == COMPLETE:
         from syncpod.cli.commands import completion_candidates
 
-        if found := completion_candidates.complete(program, arguments[1:]):
+        if found := completion_candidates.complete(program, _of_fleet(arguments[1:])):
             say(found)
         return 0
     words = _of_fleet(arguments)

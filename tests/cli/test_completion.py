@@ -9,10 +9,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from syncpod.cli.actions import fleet_candidates
 from syncpod.cli.command_table import COMPLETE
 from syncpod.cli.commands import completion
 from syncpod.cli.commands.completion_candidates import FILES, candidates
@@ -133,6 +136,79 @@ def test_completion_offers_the_possible_next_words(typed: str, found: list[str])
     if " = " in typed:
         found = [f"--output={one}" for one in found]  # to bash, three words; the script takes off what is there
     assert candidates(program(), words) == found
+
+
+FLEET = {
+    "Pod": [("default", "api-1"), ("team", "db-1")],
+    "Deployment": [("default", "api")],
+    "DaemonSet": [],
+    "Secret": [("default", "token")],
+    "ConfigMap": [],
+    "Node": [("", "n1"), ("", "n2")],
+}
+KINDS = ["pods", "deployments", "daemonsets", "configmaps", "secrets"]
+
+
+@pytest.fixture
+def of_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fleet whose server answers with the names of FLEET."""
+
+    def keys(kind: str, namespace: str | None, _state_dir: str) -> list[tuple[str, str]]:
+        return [key for key in FLEET[kind] if kind == "Node" or namespace in (None, key[0])]
+
+    monkeypatch.setattr(fleet_candidates, "keys", keys)
+
+
+@pytest.mark.usefixtures("of_fleet")
+@pytest.mark.parametrize("first", ["fleet", "--fleet"])
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("des", ["describe"]),
+        ("top ", ["pod", "node"]),
+        ("rollout ", ["history", "undo", "status", "restart", "pause", "resume"]),
+        ("get pods --n", ["--namespace", "--no-headers"]),
+        ("drain --fo", ["--force"]),
+        ("get ", [*KINDS, "nodes", "all"]),
+        ("describe ", [*KINDS, "nodes"]),
+        ("delete ", KINDS),
+        ("apply --dry-run ", ["none", "client"]),
+        ("delete --dry-run s", ["server"]),
+        ("describe deploy ", ["api"]),
+        ("get secrets ", ["token"]),
+        ("describe node n1 ", ["n2"]),
+        ("drain n1 ", ["n2"]),
+        ("logs ", ["api-1"]),
+        ("logs -n ", ["default", "team"]),
+        ("logs -n team ", ["db-1"]),
+        ("exec deployment/", ["deployment/api"]),
+        ("exec api-1 --node ", ["n1", "n2"]),
+        ("exec api-1 ", ["--"]),
+        ("exec api-1 -c ", []),
+        ("delete pod/api-1 pod/", []),
+        ("rollout undo ", ["deployment", "daemonset"]),
+        ("rollout undo deployment ", ["api"]),
+        ("rollout undo deploy/a", ["deploy/api"]),
+    ],
+)
+def test_completion_after_fleet_offers_what_the_fleet_has(
+    first: str, typed: str, found: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = typed.split()
+    if typed.endswith(" "):
+        words.append("")
+    assert run([COMPLETE, first, *words]) == 0
+    assert capsys.readouterr().out.split() == found
+
+
+def test_completion_does_not_wait_for_a_fleet_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(_work: Any, **_: Any) -> None:
+        time.sleep(30)
+
+    monkeypatch.setattr(fleet_candidates.fleet, "run", silent)
+    monkeypatch.setattr(fleet_candidates, "_PATIENCE", 0.1)
+    with pytest.raises(TimeoutError):
+        fleet_candidates.keys("Pod", None, "")
 
 
 def test_completion_offers_orphaned_pods_only_to_commands_that_handle_them(node: NodeContext) -> None:

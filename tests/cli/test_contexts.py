@@ -20,6 +20,7 @@ from tests.cli.conftest import program as run
 class WashOptions:
     dish: Annotated[str, typer.Argument()]
     hot: Annotated[bool, typer.Option("--hot", help="Here."), InFleet("There.")] = False
+    spin: Annotated[str, typer.Option("--spin", metavar="slow|fast", help="Spin."), InFleet(metavar="slow")] = "slow"
     soap: OnlyNode[Annotated[str, typer.Option("--soap", help="Soap.")]] = "none"
     node: OnlyFleet[Annotated[str, typer.Option("--node", help="The node.")]] = ""
 
@@ -38,7 +39,10 @@ def plain(dish: Annotated[str, typer.Argument()]) -> None:
 
 @pytest.mark.parametrize(
     ("context", "options"),
-    [(Context.NODE, {"hot": "Here.", "soap": "Soap."}), (Context.FLEET, {"hot": "There.", "node": "The node."})],
+    [
+        (Context.NODE, {"hot": "Here.", "spin": "Spin.", "soap": "Soap."}),
+        (Context.FLEET, {"hot": "There.", "spin": "Spin.", "node": "The node."}),
+    ],
 )
 def test_each_command_has_the_options_of_its_context_with_their_help(context: Context, options: dict[str, str]) -> None:
     app = typer.Typer(add_completion=False)
@@ -46,6 +50,13 @@ def test_each_command_has_the_options_of_its_context_with_their_help(context: Co
     command = typer.main.get_command(app)
     assert command.help == "Wash."
     assert {each.name: getattr(each, "help", None) for each in command.params} == {"dish": None, **options}
+
+
+@pytest.mark.parametrize(("context", "metavar"), [(Context.NODE, "slow|fast"), (Context.FLEET, "slow")])
+def test_an_option_may_have_another_metavar_in_a_fleet(context: Context, metavar: str) -> None:
+    app = typer.Typer(add_completion=False)
+    app.command()(with_parameters(wash, context))
+    assert {each.metavar for each in typer.main.get_command(app).params if each.name == "spin"} == {metavar}
 
 
 def test_options_of_the_other_context_have_their_defaults() -> None:

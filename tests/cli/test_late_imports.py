@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = Path("syncpod/cli/commands")
 ELSEWHERE = {
     "syncpod/cli/main.py": "Ctrl-C is silenced before anything else is imported, and completion needs no parser",
+    "syncpod/cli/commands/completion_candidates.py": "a fleet's server is asked only for names of the fleet",
     "syncpod/cli/program.py": "the version is a command's page, and the tree imports no page",
     "syncpod/cli/remote_command.py": "its slow imports run at the ordinary priority of the command",
     "syncpod/cli/kubelet/program.py": "its ports listen before the slow imports",

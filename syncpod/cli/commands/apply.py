@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Annotated
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import read_dry_run, read_timeout
-from syncpod.cli.input.contexts import OnlyFleet, OnlyNode
+from syncpod.cli.input.contexts import InFleet, OnlyFleet, OnlyNode
 from syncpod.cli.input.options import (
     DryRun,
     Filenames,
@@ -31,7 +32,7 @@ class ApplyOptions:
     wait: UntilUp = False
     timeout: Timeout = "5m"
     node: OnlyNode[Node] = ""
-    dry_run: DryRun = "none"
+    dry_run: Annotated[DryRun, InFleet(metavar="none|client")] = "none"
     recursive: Recursive = False
     ignore_other_kinds: OnlyNode[IgnoreOtherKinds] = False
     kustomize: Kustomize = ""

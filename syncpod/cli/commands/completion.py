@@ -73,7 +73,8 @@ def completion(
     """Print a script with which a shell completes command lines.
 
     It completes commands, flags and their values, and the names of this machine's node and of its pods, containers,
-    ConfigMaps and Secrets. Names are read from the node's disk, not from a server; an unreadable file is left out.
+    ConfigMaps and Secrets. Their names are read from the node's disk, not from a server; an unreadable file is left
+    out. After `fleet` or `--fleet`, names are those of the fleet, if its server answers within two seconds.
     """
     if shell not in SCRIPTS:
         raise BadInput(f"{shell}: must be one of {', '.join(SCRIPTS)}")

@@ -1,4 +1,4 @@
-"""Candidates for completion: commands, flags, their values, and the names of this node's objects.
+"""Candidates for completion: commands, flags, their values, and the names of this node's or the fleet's objects.
 
 They are derived from the commands' own flags, arguments and metavars, so a new command needs no change here.
 """
@@ -13,9 +13,10 @@ from typing import Any, Final
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from syncpod.cli.input.flags import is_false, option_of
-from syncpod.cli.input.kind_words import NODE_WORDS, OBJECTS, POD_WORDS
+from syncpod.cli.input.kind_words import NODE_WORDS, NODES, OBJECTS, POD_WORDS, PODS, WORKLOADS
 from syncpod.cli.machine import names_on_disk
 from syncpod.cli.manual import table_of
+from syncpod.fleet.workload_traits import KINDS, TEMPLATED
 
 FILES: Final = ":files"
 """Returned in place of candidates: the shell is to complete paths."""
@@ -26,6 +27,10 @@ _OF_ORPHANS: Final = ("adopt", "prune")
 """Commands for pods without a workflow, unless ``--force`` is given."""
 _OF_NODES: Final = ("get", "describe")
 """Commands for several kinds that also take nodes."""
+_WORKLOADS: Final = tuple(KINDS[kind].words[1] for kind in TEMPLATED)
+_KINDS_OF_FLEET: Final = ("pods", *_WORKLOADS, "configmaps", "secrets")
+_IN_FLEET: Final = {**PODS, **WORKLOADS, **NODES, **OBJECTS}
+"""The kinds of a fleet by word."""
 _GOALS: Final = ("condition=Ready", "delete", "create", "jsonpath=")
 _WORDS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
 
@@ -39,6 +44,7 @@ class _Line:
     words: list[str]
     """The arguments after the command's name."""
     is_after_dashes: bool = False
+    is_of_fleet: bool = False
 
     @property
     def namespace(self) -> str:
@@ -61,10 +67,11 @@ def candidates(program: Any, typed: Sequence[str]) -> list[str]:
     Each begins with that word. The result is [FILES] if a path belongs there, and [] if there are no candidates.
     """
     words, beginning = _rejoined(typed)
-    command = program
+    command, is_of_fleet = program, words[:1] == ["fleet"]
     while words and isinstance(command, TyperGroup) and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     line, pending = _read(command, words)
+    line.is_of_fleet = is_of_fleet
     if line.is_after_dashes:
         return [FILES]
     if pending is not None:
@@ -80,7 +87,7 @@ def candidates(program: Any, typed: Sequence[str]) -> list[str]:
         if line.words:  # no command of ours
             return []
         return _starting(beginning, list(table_of(command)))
-    return _starting(beginning, _words(command, line))
+    return _starting(beginning, _words(command, line, beginning))
 
 
 def _rejoined(typed: Sequence[str]) -> tuple[list[str], str]:
@@ -134,7 +141,8 @@ def _values(option: Any, line: _Line) -> Iterable[str]:
     if option.is_flag:
         return ("true", "false")
     sources: dict[str, Callable[[], Iterable[str]]] = {
-        "--namespace": names_on_disk.namespaces,
+        "--namespace": lambda: _namespaces(line),
+        "--node": lambda: _names(line, "Node"),
         "--container": lambda: _containers(line),
         "--target": lambda: _containers(line),
     }
@@ -154,7 +162,7 @@ def _beginning(choice: str) -> str:
     return word + equals
 
 
-def _words(command: Any, line: _Line) -> Iterable[str]:
+def _words(command: Any, line: _Line, beginning: str) -> Iterable[str]:
     """Return the candidates for the next argument, by its metavar."""
     arguments = [one for one in command.params if isinstance(one, TyperArgument)]
     if not arguments:
@@ -165,14 +173,55 @@ def _words(command: Any, line: _Line) -> Iterable[str]:
         return ("--",)
     if metavar in _PATHS:
         return (FILES,)
+    if line.is_of_fleet and metavar in ("KIND NAME", "KIND/NAME", "POD"):
+        return _of_fleet(command, line, beginning, metavar)
     if metavar == "KIND NAME":
         return _things(line, with_nodes=command.name in _OF_NODES)
     if metavar == "NODE":
-        return [node for node in names_on_disk.nodes() if node not in line.words]
+        return [node for node in _names(line, "Node") if node not in line.words]
     if metavar.startswith("POD"):
         return _pods(line, orphans=command.name in _OF_ORPHANS and "--force" not in line.values)
     choices = metavar.split("|")
     return choices if len(choices) > 1 else ()
+
+
+def _names(line: _Line, kind: str) -> list[str]:
+    """Return the names of a kind in the namespace: those on the node's disk, or those of the fleet's server."""
+    if line.is_of_fleet:
+        return list(dict.fromkeys(name for _, name in _fleet_keys(line, kind, line.scope)))
+    if kind == "Node":
+        return names_on_disk.nodes()
+    return names_on_disk.pods(line.namespace) if kind == "Pod" else names_on_disk.objects(kind, line.namespace)
+
+
+def _namespaces(line: _Line) -> list[str]:
+    if not line.is_of_fleet:
+        return names_on_disk.namespaces()
+    return sorted({"default", *(namespace for namespace, _ in _fleet_keys(line, "Pod", None))})
+
+
+def _fleet_keys(line: _Line, kind: str, namespace: str | None) -> list[tuple[str, str]]:
+    from syncpod.cli.actions.fleet_candidates import keys
+
+    return keys(kind, namespace, line.values.get("--state-dir", ""))
+
+
+def _of_fleet(command: Any, line: _Line, beginning: str, metavar: str) -> Iterable[str]:
+    """Return a fleet's kinds and names for an argument: ``KIND/NAME`` once the slash is typed, names after a kind."""
+    first, slash, _ = beginning.partition("/")
+    if slash:
+        kind = _IN_FLEET.get(first.lower())
+        names = _names(line, kind) if kind is not None else []
+        return [one for one in (f"{first}/{name}" for name in names) if one not in line.words]
+    if line.words:
+        kind = _IN_FLEET.get(line.words[0].lower())
+        return [name for name in _names(line, kind) if name not in line.words[1:]] if kind is not None else []
+    if metavar == "POD":
+        return _names(line, "Pod")
+    if metavar == "KIND/NAME":
+        return [KINDS[kind].words[0] for kind in TEMPLATED]
+    nodes = ("nodes",) if command.name in _OF_NODES else ()
+    return (*_KINDS_OF_FLEET, *nodes, *(("all",) if command.name == "get" else ()))
 
 
 def _pods(line: _Line, *, orphans: bool) -> list[str]:
@@ -200,6 +249,8 @@ def _things(line: _Line, *, with_nodes: bool) -> Iterable[str]:
 
 
 def _containers(line: _Line) -> list[str]:
+    if line.is_of_fleet:  # only the pod's node has them
+        return []
     return [name for pod in line.pods[:1] for name in names_on_disk.containers(line.namespace, pod)]
 
 

@@ -33,9 +33,10 @@ OnlyFleet: TypeAlias = Annotated[_T, Context.FLEET]
 
 @dataclass(frozen=True)
 class InFleet:
-    """The help of an option in the fleet's command, where it differs from the node's."""
+    """The help and the metavar of an option in the fleet's command, where they differ; "" = as in the node's."""
 
-    help: str
+    help: str = ""
+    metavar: str = ""
 
 
 def with_parameters(command: Callable[..., None], context: Context) -> Callable[..., None]:
@@ -66,11 +67,12 @@ def _record_of(command: Callable[..., None]) -> Any:
 
 
 def _shown(field: inspect.Parameter, context: Context) -> inspect.Parameter:
-    """Return a parameter with the help that its option has in this context."""
+    """Return a parameter with the help and the metavar that its option has in this context."""
     value, *notes = get_args(field.annotation)
-    texts = [note.help for note in notes if isinstance(note, InFleet) and context is Context.FLEET]
     option = copy(next(note for note in notes if isinstance(note, ParameterInfo)))
-    option.help = "".join(texts) or option.help
+    for note in notes:
+        if isinstance(note, InFleet) and context is Context.FLEET:
+            option.help, option.metavar = note.help or option.help, note.metavar or option.metavar
     return field.replace(annotation=Annotated[value, option])
 
 
