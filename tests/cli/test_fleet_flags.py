@@ -1,23 +1,30 @@
-"""Flags of `fleet logs`, `explain` and `top`: most are sent to the node unchanged, which reports errors in them."""
+"""Flags of the fleet's commands: most of `logs`, `explain` and `top` are sent to the node, which reports errors."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import typer
 from temporalio.client import Client
 
+from syncpod.cli.actions import fleet_cp as cp_action
 from syncpod.cli.actions import fleet_explain as explain_action
 from syncpod.cli.actions import fleet_logs as logs_action
 from syncpod.cli.actions import fleet_top as top_action
+from syncpod.cli.commands.cp import CpOptions, fleet_cp
+from syncpod.cli.commands.delete import DeleteOptions, fleet_delete
+from syncpod.cli.commands.describe import DescribeOptions, fleet_describe
 from syncpod.cli.commands.explain import ExplainOptions, explain, fleet_explain
 from syncpod.cli.commands.logs import LogsOptions, fleet_logs
 from syncpod.cli.commands.top import TopPodOptions, fleet_pod
 from syncpod.cli.failure import BadInput, Failure
+from syncpod.cli.manual import commands_of
+from syncpod.cli.program import program
 from syncpod.cli.streams import interrupts
 from syncpod.cli.streams.command_streams import Output, Write
 from syncpod.cli.temporal import fleet
@@ -94,7 +101,10 @@ def test_a_kind_alone_is_not_taken_for_the_name_of_a_pod(kind: str) -> None:
     ("options", "sentence"),
     [
         (LogsOptions(["web"], uid="u"), "--uid: only with --restart: without it, the pod that there is now is read"),
-        (LogsOptions(["web"], restart=-1), "--restart: must be 0 or more: the number that `syncpod explain` gives"),
+        (
+            LogsOptions(["web"], restart=-1),
+            "--restart: must be 0 or more: the number that `syncpod fleet explain` gives",
+        ),
         (
             LogsOptions(selector="app=web", restart=1),
             "--restart: name one pod, without --follow, --previous and --all-containers",
@@ -104,6 +114,7 @@ def test_a_kind_alone_is_not_taken_for_the_name_of_a_pod(kind: str) -> None:
         (ExplainOptions(["web"], at="14:02", start=True), "--at: not with --start, which names a start by --restart"),
         (ExplainOptions(["web"], output="yaml"), "--output: must be json, not yaml"),
         (ExplainOptions(["node/n1"], start=True), "--start: needs a pod; name one"),
+        (ExplainOptions(["node", "n1"], node="n2"), "--node: is for pods, not for a Node"),
         (ExplainOptions(["pod.spec"]), "pod.spec: this explains the state of a pod, `explain NAME`; "),
     ],
 )
@@ -130,6 +141,72 @@ def test_a_container_is_named_after_the_pod_and_sent(asked: list[list[str]]) -> 
         ["logs", "web", "--namespace=default", "--container=app"],
         ["logs", "web", "--namespace=default"],
     ]
+
+
+@pytest.mark.parametrize("kind", ["Node", "Deployment", "Secret"])
+def test_the_node_of_a_pod_is_refused_for_another_kind(kind: str) -> None:
+    commands: list[Callable[[], None]] = [
+        lambda: fleet_describe(DescribeOptions([kind.lower(), "a"], node="n2")),
+        lambda: fleet_describe(DescribeOptions(["pod/a", f"{kind.lower()}/a"], node="n2")),
+    ]
+    if kind == "Node":
+        commands.append(lambda: fleet_explain(ExplainOptions(["node", "a"], node="n2")))
+    else:
+        commands.append(lambda: fleet_delete(DeleteOptions([kind.lower(), "a"], node="n2")))
+    for command in commands:
+        with pytest.raises(BadInput, match=f"^--node: is for pods, not for a {kind}$"):
+            command()
+
+
+OF_NODE = {
+    " ".join(path): command
+    for path, command in commands_of(program().commands["fleet"])
+    if any("--node" in each.opts for each in command.params)
+}
+
+
+@pytest.mark.parametrize("name", OF_NODE)
+def test_the_node_of_a_pod_may_be_named_with_its_kind(name: str) -> None:
+    words = ["a", "web:/b"] if name == "cp" else ["web"]
+    for given in ("n1", "node/n1", "No/n1"):
+        assert OF_NODE[name].make_context(name, [*words, "--node", given]).params["node"] == "n1"
+    with pytest.raises(BadInput, match=r"^'pod/n1': only nodes can be named here, as NAME or node/NAME$"):
+        OF_NODE[name].make_context(name, [*words, "--node", "pod/n1"])
+
+
+def test_a_node_that_is_removed_is_named_with_its_kind_at_most() -> None:
+    with pytest.raises(BadInput, match=r"^'pod/n1': only nodes can be named here"):
+        program().commands["fleet"].commands["remove"].main(["pod/n1"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("ends", "way"), [(("web:/a", "-"), "exec web -- cat /a"), (("-", "web:/a"), "exec -i web -- ")]
+)
+def test_a_copy_of_a_fleet_to_a_stream_is_done_with_its_own_exec(ends: tuple[str, str], way: str) -> None:
+    with pytest.raises(BadInput, match=f"^-: `syncpod fleet {way}"):
+        fleet_cp(CpOptions(*ends))
+
+
+@pytest.mark.parametrize("into", [False, True])
+def test_a_copy_that_the_node_refuses_has_the_nodes_reason(
+    asked: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, into: bool
+) -> None:
+    async def refuse(_client: Client, _node: FleetNodeView, given: list[str], *, write: Write, **_: Any) -> int:
+        asked.append(given)
+        await write(Output.STDERR, b'syncpod: pods "web" not found in ')
+        await write(Output.STDERR, b"namespace default\n")
+        return 1
+
+    async def find(*_: Any) -> FoundPod:
+        return FoundPod(FleetNodeView(name="n2"), "web", None)
+
+    monkeypatch.setattr(cp_action, "run_there", refuse)
+    monkeypatch.setattr(cp_action, "find_pod", find)
+    here = tmp_path / "file"
+    here.write_text("text")
+    with pytest.raises(Failure, match=r'^pods "web" not found in namespace default$'):
+        fleet_cp(CpOptions(*((str(here), "web:/a") if into else ("web:/a", str(here))), node="n2"))
+    assert asked
 
 
 def labelled(name: str, app: str, namespace: str = "") -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from syncpod.cli.actions.cp import copied
 from syncpod.cli.fleet_remote_commands import run_there
+from syncpod.cli.streams.command_streams import NeverRan, Output
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_pods import find_pod
 
@@ -39,6 +40,16 @@ def _place(pod: str, container: str) -> str:
     return f'container "{container}"' if container else f'the default container of pod "{pod}"'
 
 
+_COMPLAINT: Final = 2000
+"""Maximum number of bytes of the standard error of a command that are searched for the node's refusal."""
+
+
+def _refusal(errors: str) -> str:
+    """Return why the node's own `exec` failed, from its standard error; "" if the container's program has failed."""
+    mark = "syncpod: "
+    return "\n".join(line.removeprefix(mark) for line in errors.splitlines() if line.startswith(mark))
+
+
 def copy_files(wanted: FleetCopy, state_dir: str) -> None:
     """Copy through the pod's node. Raises BadInput, Failure."""
     inside = wanted.source if wanted.source.pod else wanted.destination
@@ -50,7 +61,18 @@ def copy_files(wanted: FleetCopy, state_dir: str) -> None:
 
         async def run(command: Sequence[str], stdin: AsyncIterator[bytes] | None, write: Write) -> int:
             words = ["exec", found.name, *flags, *(["--stdin"] if stdin is not None else []), "--", *command]
-            return await run_there(client, found.node, words, stdin=stdin, write=write, state_dir=state_dir, typed="cp")
+            errors = bytearray()
+
+            async def heard(which: Output, data: bytes) -> None:
+                if which is Output.STDERR:
+                    errors.extend(data)
+                    del errors[:-_COMPLAINT]
+                await write(which, data)
+
+            code = await run_there(client, found.node, words, stdin=stdin, write=heard, state_dir=state_dir, typed="cp")
+            if code and (why := _refusal(errors.decode(errors="replace"))):
+                raise NeverRan(why, code)
+            return code
 
         place = _place(found.name, wanted.container)
         await copied(run, place, wanted.source, wanted.destination, preserve=wanted.preserve)

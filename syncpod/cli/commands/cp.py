@@ -51,7 +51,7 @@ def cp(given: CpOptions) -> None:
       syncpod cp web:/var/log/nginx ./logs -c app
       syncpod cp team/web:/etc/hosts hosts
     """  # noqa: D301
-    ends = _ends(given)
+    ends = _ends(given, "syncpod")
 
     from syncpod.cli.actions.cp import copy_files
 
@@ -64,7 +64,7 @@ def fleet_cp(given: CpOptions) -> None:
     As with `syncpod cp`, one of SRC and DST is a local path, and the other is POD:PATH or NAMESPACE/POD:PATH. The
     container needs `tar`.
     """
-    ends = _ends(given)
+    ends = _ends(given, "syncpod fleet")
 
     from syncpod.cli.actions.fleet_cp import FleetCopy, copy_files
 
@@ -72,8 +72,8 @@ def fleet_cp(given: CpOptions) -> None:
     copy_files(wanted, given.state_dir)
 
 
-def _ends(given: CpOptions) -> tuple[CopyLocation, CopyLocation]:
+def _ends(given: CpOptions, program: str) -> tuple[CopyLocation, CopyLocation]:
     """Return source and destination. Raises BadInput."""
     ends = copy_location(given.source), copy_location(given.destination)
-    require_one_here(*ends, no_preserve=given.no_preserve, retries=given.retries)
+    require_one_here(*ends, program, no_preserve=given.no_preserve, retries=given.retries)
     return ends

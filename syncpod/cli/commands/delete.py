@@ -14,7 +14,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, read_dry_run, read_field_selector, read_selector, read_timeout
 from syncpod.cli.input.contexts import InFleet, OnlyFleet, OnlyNode
 from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Selection, Thing
-from syncpod.cli.input.fleet_names import fleet_names
+from syncpod.cli.input.fleet_names import fleet_names, require_pods
 from syncpod.cli.input.kind_words import OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
     AllNamespaces,
@@ -30,6 +30,7 @@ from syncpod.cli.input.options import (
     Things,
     Timeout,
     UntilGone,
+    node_of,
 )
 from syncpod.fleet.workload_traits import KINDS, TEMPLATED, one_of
 
@@ -57,7 +58,12 @@ class DeleteOptions:
         InFleet("Count pods as gone even if an unreachable node may still run them."),
     ] = False
     node: OnlyFleet[
-        Annotated[str, typer.Option("--node", metavar="NODE", help="Delete pods only there.", show_default="all nodes")]
+        Annotated[
+            str,
+            typer.Option(
+                "--node", metavar="NODE", help="Delete pods only there.", show_default="all nodes", callback=node_of
+            ),
+        ]
     ] = ""
     wait: UntilGone = True
     timeout: Timeout = "0"
@@ -119,14 +125,12 @@ def fleet_delete(given: DeleteOptions) -> None:
     things = fleet_names(given.what, kinds, _KINDS_OF_FLEET, bare="Pod") if given.what else {"Pod": []}
     others = f"`syncpod fleet delete pods {{flag}}`, or {_PLURALS}, configmaps, or secrets"
     request = _request(given, things, in_files, others)
-    for flag, is_given in (("--force", given.force), ("--node", bool(given.node))):
-        if is_given and (kind := next((kind for kind in request.kinds if kind not in PODS.values()), "")):
-            raise BadInput(f"{flag}: is for pods, not for a {kind}")
+    require_pods(request.kinds, {"--force": given.force, "--node": bool(given.node)})
     how = _how(given, _KINDS_OF_FLEET)
 
     from syncpod.cli.actions.fleet_change import delete_things
 
-    delete_things(request, how, given.node.rpartition("/")[2], given.state_dir)
+    delete_things(request, how, given.node, given.state_dir)
 
 
 def _request(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named, named_nodes, read_selector
 from syncpod.cli.input.contexts import OnlyFleet
-from syncpod.cli.input.fleet_names import fleet_names, labels_are_sealed
+from syncpod.cli.input.fleet_names import fleet_names, labels_are_sealed, require_pods
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import Namespace, OfNode, Selector, StateDir, Things
 from syncpod.fleet.workload_traits import POD, TEMPLATED, one_of
@@ -67,6 +67,7 @@ def fleet_describe(given: DescribeOptions) -> None:
     """
     kinds = {**WORKLOADS, **NODES, **PODS, **OBJECTS}
     things = fleet_names(given.what, kinds, _KINDS_OF_FLEET) if given.what else {POD.name: []}
+    require_pods(things, {"--node": bool(given.node)})
     conditions = _conditions(
         given,
         any(things.values()),
@@ -77,7 +78,7 @@ def fleet_describe(given: DescribeOptions) -> None:
 
     from syncpod.cli.actions.fleet_describe import describe_things
 
-    describe_things(things, given.namespace, conditions, given.node.rpartition("/")[2], given.state_dir)
+    describe_things(things, given.namespace, conditions, given.node, given.state_dir)
 
 
 def _conditions(given: DescribeOptions, is_named: bool, required: str) -> Conditions:

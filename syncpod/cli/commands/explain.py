@@ -14,7 +14,7 @@ from syncpod.cli.console import remark
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import named_nodes, pod_name, read_duration, require_json
 from syncpod.cli.input.contexts import OnlyFleet, OnlyNode, flags_for_node
-from syncpod.cli.input.fleet_names import kind_and_name
+from syncpod.cli.input.fleet_names import kind_and_name, require_pods
 from syncpod.cli.input.kind_words import NODE_WORDS
 from syncpod.cli.input.options import Namespace, OfNode, OnlyJson, PodNames, StateDir
 
@@ -156,6 +156,7 @@ def fleet_explain(given: ExplainOptions) -> None:
     if is_node and len(words) != 2:
         raise BadInput("NODE: name one: syncpod fleet explain node n1")
     if is_node:
+        require_pods(["Node"], {"--node": bool(given.node)})
         _require_none_of_pods(given.flags)
     else:
         kind_and_name(words)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from syncpod.cli.input.arguments import read_timeout
+from syncpod.cli.input.arguments import node_names, read_timeout
 from syncpod.cli.input.options import NodeNames, StateDir, Timeout
 
 Force = Annotated[
@@ -24,7 +24,7 @@ def remove(nodes: NodeNames, force: Force = False, timeout: Timeout = "0", state
     is back, if its certificate is still valid then. Until then its pods may run beside their replacements. After
     `syncpod fleet revoke`, the node cannot connect, and so never ends them.
     """
-    names, patience = list(dict.fromkeys(name.rpartition("/")[2] for name in nodes)), read_timeout(timeout)
+    names, patience = node_names(nodes), read_timeout(timeout)
 
     from syncpod.cli.actions.fleet_remove import remove_nodes
 

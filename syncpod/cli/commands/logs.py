@@ -101,7 +101,7 @@ def logs(given: LogsOptions) -> None:
     that the node's journal keeps. If several pods had this name one after the other, the newest one with an instance N
     is chosen, and a note names that life; --uid chooses another life. `syncpod explain` lists the instances and lives.
     """
-    given, conditions = _checked(given)
+    given, conditions = _checked(given, "syncpod")
     name = _pod(given, conditions)
     chosen = LoggedContainers(given.namespace, name, given.selector, given.container, given.all_containers)
     manner = LogManner(
@@ -133,7 +133,7 @@ def fleet_logs(given: LogsOptions) -> None:
     prints the last ten lines of each selected pod of the fleet, or as many as --tail says. --max-log-requests counts
     pods here. With --ignore-errors, a node that does not answer is reported, and the other pods' logs are printed.
     """
-    given, conditions = _checked(given)
+    given, conditions = _checked(given, "syncpod fleet")
     words = given.what or []
     if bool(words) == bool(conditions.requirements):
         raise BadInput("name one pod, `web`, or a workload, `deployment/web`, or choose pods with --selector")
@@ -160,11 +160,11 @@ def fleet_logs(given: LogsOptions) -> None:
     raise typer.Exit(code)
 
 
-def _checked(given: LogsOptions) -> tuple[LogsOptions, Conditions]:
+def _checked(given: LogsOptions, program: str) -> tuple[LogsOptions, Conditions]:
     """Return the options, and the conditions of --selector. Raises BadInput.
 
     A container may also be named after the pod, as with kubectl: ``logs web app``. Of selected pods, --tail has another
-    default.
+    default. `program` begins a command for the same pods: ``syncpod fleet``.
     """
     conditions, words = read_selector(given.selector), given.what or []
     is_kind = bool(words) and words[0] in (*POD_WORDS, *WORKLOADS)
@@ -182,7 +182,7 @@ def _checked(given: LogsOptions) -> tuple[LogsOptions, Conditions]:
         raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
     if given.restart is not None:
         if given.restart < 0:
-            raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
+            raise BadInput(f"--restart: must be 0 or more: the number that `{program} explain` gives")
         if not words or given.follow or given.previous or given.all_containers:
             raise BadInput("--restart: name one pod, without --follow, --previous and --all-containers")
     if conditions.requirements and given.tail == -1:

@@ -229,6 +229,11 @@ def nodes_among(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return _names_of_nodes(of_nodes), [word for word in words if word not in of_nodes]
 
 
+def node_name(word: str) -> str:
+    """Return the node that ``a`` or ``node/a`` names. Raises BadInput."""
+    return _names_of_nodes([word])[0]
+
+
 def _names_of_nodes(words: Sequence[str]) -> list[str]:
     """Return the names in ``a`` and ``node/b``, each once."""
     names = []

@@ -41,16 +41,21 @@ def copy_location(text: str) -> CopyLocation:
 
 
 def require_one_here(
-    source: CopyLocation, destination: CopyLocation, *, no_preserve: bool, retries: int | None
+    source: CopyLocation, destination: CopyLocation, program: str, *, no_preserve: bool, retries: int | None
 ) -> None:
-    """Raise BadInput unless exactly one end is local, a local source exists, and the flags fit the direction."""
+    """Raise BadInput unless exactly one end is local, a local source exists, and the flags fit the direction.
+
+    `program` begins a command for the same pods: ``syncpod fleet``.
+    """
     if bool(source.pod) == bool(destination.pod):
         raise BadInput("one of SRC and DST must be in a pod (POD:PATH), the other here")
     if source.pod and destination.path == "-":
-        way = f"`syncpod exec {source.pod} -- cat {source.path}` writes a file to standard output"
+        way = f"`{program} exec {source.pod} -- cat {source.path}` writes a file to standard output"
         raise BadInput(f"-: {way}, and ./- names a file here")
     if destination.pod and source.path == "-":
-        way = f"`syncpod exec -i {destination.pod} -- sh -c 'cat > {destination.path}'` writes standard input to a file"
+        way = (
+            f"`{program} exec -i {destination.pod} -- sh -c 'cat > {destination.path}'` writes standard input to a file"
+        )
         raise BadInput(f"-: {way}, and ./- names a file here")
     if source.pod and no_preserve:
         raise BadInput("--no-preserve is for a copy into a container: out of one, owners are never kept")

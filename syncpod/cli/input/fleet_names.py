@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
@@ -73,6 +73,13 @@ def kind_and_name(words: Sequence[str]) -> tuple[str, str]:
 def labels_are_sealed(flag: str, kind: str) -> BadInput:
     """Return the error that a flag which needs labels is given for a ConfigMap or a Secret of a fleet."""
     return BadInput(f"{flag}: not for a {kind}: its labels are sealed, and only its nodes can read them")
+
+
+def require_pods(kinds: Iterable[str], flags: Mapping[str, bool]) -> None:
+    """Raise BadInput if one of these flags for pods is given for another of the named kinds."""
+    other = next((kind for kind in kinds if kind != POD.name), "")
+    if other and (flag := next((flag for flag, is_given in flags.items() if is_given), "")):
+        raise BadInput(f"{flag}: is for pods, not for a {other}")
 
 
 def _pairs(words: Sequence[str], kinds: Mapping[str, str], known: str) -> dict[str, list[str]]:

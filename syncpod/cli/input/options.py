@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from syncpod.cli.input.arguments import in_lower_case
+from syncpod.cli.input.arguments import in_lower_case, node_name
 from syncpod.cli.input.flags import listed
 
 
@@ -18,6 +18,11 @@ def kinds_of(words: Any) -> Any:
 def kind_of(word: Any) -> Any:
     """Return one argument, ``KIND/NAME`` or ``NAME``, with its kind in lower case."""
     return in_lower_case(["", word])[1] if word else word
+
+
+def node_of(word: Any) -> Any:
+    """Return the node of ``--node``, also of ``node/NAME``; "" for none. Raises BadInput."""
+    return node_name(kind_of(word)) if word else word
 
 
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False, callback=kinds_of)]
@@ -191,6 +196,7 @@ OfNode = Annotated[
         metavar="NODE",
         help="The pod's node; required if the fleet has not placed the pod.",
         show_default="where the fleet has placed it",
+        callback=node_of,
     ),
 ]
 OurStdin = Annotated[

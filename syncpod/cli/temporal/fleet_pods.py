@@ -58,10 +58,10 @@ async def find_pod(
     kind, name = kind_and_name(words)
     is_pod = kind not in TEMPLATED
     if node and is_pod:
-        view = await fleet.view(client, node.rpartition("/")[2])
+        view = await fleet.view(client, node)
         return FoundPod(view, name, next((each for each in view.placed if _is(each, namespace, name)), None))
     owner = workload_id(kind, namespace, name)
-    views = await fleet.views(client, [node.rpartition("/")[2]] if node else [])
+    views = await fleet.views(client, [node] if node else [])
     found = [
         FoundPod(view, each.name, each)
         for view in views
@@ -116,7 +116,7 @@ async def selected_pods(
 
     `namespace` None = all. Raises Failure.
     """
-    views = await fleet.views(client, [node.rpartition("/")[2]] if node else [])
+    views = await fleet.views(client, [node] if node else [])
     wanted = await wanted_pods(client, [view.name for view in views])
     chosen = {key for key, pod in wanted.items() if matches(pod["metadata"].get("labels") or {})}
     found = [
