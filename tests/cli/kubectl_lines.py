@@ -170,6 +170,8 @@ REFUSED: Final = (
     ("get pods -w -o yaml", "--watch prints tables and names, not yaml"),
     ("delete -f . -R", "No such option: -R: name each directory with -f"),
     ("delete all --all", "'all': name the kinds, such as `pods` or `cm,secrets`; `--all` is every object of a kind"),
+    ("delete pods -A", "--all-namespaces: is for objects that -l, --field-selector or --all selects"),
+    ("delete pods --all -l app=web", "say what to delete, in one of these ways"),
     ("delete ns foo", "'ns': a namespace is there with its first pod"),
     ("delete deployment web", "'deployment': a fleet has them: `syncpod fleet delete deployment NAME`"),
     ("apply -k .", "-k: kustomizations are not built here: kubectl kustomize . | syncpod apply -f -"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,6 +42,30 @@ def parsed(line: str) -> dict[str, Any]:
 )
 def test_a_boolean_flag_may_have_a_value(line: str, same: str) -> None:
     assert parsed(line) == parsed(same)
+
+
+def _commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield from _commands(command, *before, name) if hasattr(command, "commands") else [((*before, name), command)]
+
+
+def test_an_empty_namespace_is_the_default_one_in_every_command() -> None:
+    with_files = {"apply", "delete", "get", "plan", "up", "wait"}  # "" = the manifests' own, or default
+    seen = 0
+    for words, command in _commands(program()):
+        option = next((each for each in command.params if each.name == "namespace"), None)
+        if option is None or "-n" not in option.opts:
+            continue
+        seen += 1
+        given, _ = option.handle_parse_result(command.context_class(command), {"namespace": ""}, [])
+        assert given == ("" if words[-1] in with_files else "default"), words
+    assert seen > 40
+
+
+@pytest.mark.parametrize("verb", ["prune", "adopt"])
+def test_an_empty_namespace_is_not_every_namespace(verb: str) -> None:
+    assert parsed(f"{verb} --all --namespace=")["namespace"] == "default"
+    assert parsed(f"{verb} --all")["namespace"] == ""
 
 
 def test_arguments_that_are_not_our_flags_are_unchanged() -> None:

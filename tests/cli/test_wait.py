@@ -134,7 +134,7 @@ async def test_wait_waits_for_creation_and_deletion(
         (("web", "--for=jsonpath={..a}"), "--for: '{..a}' cannot be read as JSONPath from '..a' on"),
         ((READY,), "say which pods to wait for, in one of these ways"),
         (("web", "--all", READY), "say which pods to wait for, in one of these ways"),
-        (("web", "-A", READY), "named pods are in one namespace"),
+        (("web", "-A", READY), "--all-namespaces: is for pods that -l or --all selects"),
         (("web", READY, "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
         (("web", READY, "-o", "wide"), "--output: must be json, yaml, name, not wide"),
         (("svc/web", READY), "'svc/web': there are no Services"),

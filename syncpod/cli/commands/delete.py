@@ -90,7 +90,7 @@ def delete(given: DeleteOptions) -> None:
 
         in_files = partial(named_in, given.filename, given.namespace)
     things: Mapping[str, Sequence[str]] = dict(named(given.what or []).items())
-    request = _request(given, things, in_files, "`syncpod delete pods {flag}`, or configmaps, or secrets")
+    request = _request(given, things, in_files, "`syncpod delete pods --all`, or configmaps, or secrets")
     how = _how(given, "pod, configmap or secret")
     grace = _grace(given)
     if "Pod" in request.kinds:
@@ -123,7 +123,7 @@ def fleet_delete(given: DeleteOptions) -> None:
         in_files = partial(named_in, given.filename, given.namespace)
     kinds = {**WORKLOADS, **OBJECTS, **PODS}
     things = fleet_names(given.what, kinds, _KINDS_OF_FLEET, bare="Pod") if given.what else {"Pod": []}
-    others = f"`syncpod fleet delete pods {{flag}}`, or {_PLURALS}, configmaps, or secrets"
+    others = f"`syncpod fleet delete pods --all`, or {_PLURALS}, configmaps, or secrets"
     request = _request(given, things, in_files, others)
     require_pods(request.kinds, {"--force": given.force, "--node": bool(given.node)})
     how = _how(given, _KINDS_OF_FLEET)
@@ -142,22 +142,21 @@ def _request(
     """Return the objects to delete, which are named in exactly one way, as in kubectl's delete.go, v1.36.
 
     `things` are the kinds and names that were read from the words; a kind without names is for a selection. `files`
-    reads the manifests; None if none were given. `others` is the hint for a flag without a kind; it has ``{flag}`` in
-    it. Raises BadInput.
+    reads the manifests; None if none were given. `others` is the hint for `--all` without a kind. Raises BadInput.
     """
     words, of_pods = given.what or [], set(things) == {"Pod"}
     conditions, fields = read_selector(given.selector), read_field_selector(given.field_selector, of_pods=of_pods)
     if fields.fields and not of_pods:
         raise BadInput("--field-selector: only pods are deleted by their fields")
     selects, is_named = bool(conditions.requirements or fields.fields), any(things.values())
-    by_flag = selects or given.everything or given.all_namespaces
-    if sum([is_named, files is not None, by_flag]) != 1 or (files and words):
+    if given.all_namespaces and not (selects or given.everything):
+        raise BadInput("--all-namespaces: is for objects that -l, --field-selector or --all selects")
+    if sum([is_named, files is not None, selects, given.everything]) != 1 or (files and words):
         raise BadInput("say what to delete, in one of these ways: NAME..., -f FILE, -l SELECTOR or --all")
     if files is not None:
         return DeletionRequest(files())
-    if not (words or selects):  # as with kubectl, --all or --all-namespaces alone names no kind
-        flag = "--all" if given.everything else "--all-namespaces"
-        raise BadInput(f"{flag}: say of which kind: {others.format(flag=flag)}")
+    if not (words or selects):  # as with kubectl, --all alone names no kind
+        raise BadInput(f"--all: say of which kind: {others}")
     namespace = given.namespace or "default"
     if not is_named:
         scope = None if given.all_namespaces else namespace

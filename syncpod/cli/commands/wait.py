@@ -55,11 +55,11 @@ def wait(
     wanted, patience = _goal(goal), _patience(timeout)
     names = pod_names(what or [])
     conditions = read_selector(selector)
-    chosen = bool(conditions.requirements) or everything or (all_namespaces and not names)
-    if sum((bool(names), bool(filename), chosen)) != 1:
+    chosen = bool(conditions.requirements) or everything
+    if all_namespaces and not chosen:
+        raise BadInput("--all-namespaces: is for pods that -l or --all selects")
+    if sum((bool(names), bool(filename), bool(conditions.requirements), everything)) != 1:
         raise BadInput("say which pods to wait for, in one of these ways: POD..., -f FILE, -l SELECTOR or --all")
-    if names and all_namespaces:
-        raise BadInput("named pods are in one namespace: leave out --all-namespaces")
     from syncpod.cli.actions.wait import pods_in_manifests, wait_for_pods, wait_for_selected
 
     if chosen:

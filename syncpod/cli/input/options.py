@@ -25,6 +25,15 @@ def node_of(word: Any) -> Any:
     return node_name(kind_of(word)) if word else word
 
 
+def _default_for_empty(context: typer.Context, parameter: typer.CallbackParam, namespace: str) -> str:
+    """Return the namespace; as with kubectl, ``-n ''`` is ``-n default``. A flag that is not given keeps its default.
+
+    An unset variable of a shell, ``prune --all -n "$NS"``, shall not mean all namespaces.
+    """
+    source = context.get_parameter_source(str(parameter.name))
+    return namespace or ("default" if source and source.name == "COMMANDLINE" else "")
+
+
 NodeNames = Annotated[list[str], typer.Argument(metavar="NODE", hidden=True, show_default=False, callback=kinds_of)]
 NodesIfAny = Annotated[
     list[str] | None, typer.Argument(metavar="NODE", hidden=True, show_default=False, callback=kinds_of)
@@ -53,7 +62,10 @@ Things = Annotated[
     list[str] | None, typer.Argument(metavar="KIND NAME", hidden=True, show_default=False, callback=kinds_of)
 ]
 """Pods, ConfigMaps and Secrets in kubectl's ways of naming them: ``web``, ``cm settings``, ``secret/keys``."""
-Namespace = Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.")]
+Namespace = Annotated[
+    str,
+    typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", callback=_default_for_empty),
+]
 NamespaceOrFiles = Annotated[
     str,
     typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; with -f, theirs"),
@@ -61,7 +73,14 @@ NamespaceOrFiles = Annotated[
 """The namespace, in commands that take names or manifests; "" = the flag is not given."""
 NamespaceOfAll = Annotated[
     str,
-    typer.Option("--namespace", "-n", metavar="NAME", help="The namespace.", show_default="default; all with --all"),
+    typer.Option(
+        "--namespace",
+        "-n",
+        metavar="NAME",
+        help="The namespace.",
+        callback=_default_for_empty,
+        show_default="default; all with --all",
+    ),
 ]
 """The namespace, in commands whose ``--all`` means the whole node."""
 OnlyNames = Annotated[str, typer.Option("--output", "-o", metavar="name", help="Print only the names.")]
