@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -297,6 +297,46 @@ def test_pods_that_their_workloads_are_yet_to_place_are_not_selected(
     fleet_delete(DeleteOptions(["pods"], everything=True, wait=False))
     assert deleted == ["pod/web of default"]
     assert capsys.readouterr().err == "Note: pods that no node has yet are left to their workloads: web-2\n"
+
+
+def test_only_pods_of_the_named_node_are_selected(
+    deleted: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = {
+        "n1": FleetNodeView(name="n1", placed=(PlacedPod(name="web"),)),
+        "n2": FleetNodeView(name="n2", placed=(PlacedPod(name="api"),)),
+        "n3": FleetNodeView(name="n3"),
+    }
+
+    async def view(_client: Client, name: str) -> FleetNodeView:
+        if name not in nodes:
+            raise fleet.NoNode(f'nodes "{name}" not found in the fleet')
+        return nodes[name]
+
+    async def views(_client: Client, names: Sequence[str] = ()) -> list[FleetNodeView]:
+        return [nodes[name] for name in names or nodes]
+
+    async def find(_client: Client, _kind: str, _names: Any, form: Form) -> FoundObjects:
+        rows = [
+            Row((each.name,), {"metadata": {"name": each.name, "namespace": "default"}}, place=node.name)
+            for node in nodes.values()
+            for each in node.placed
+        ]
+        return FoundObjects("pod", (), rows)
+
+    monkeypatch.setattr(fleet, "view", view)
+    monkeypatch.setattr(fleet, "views", views)
+    monkeypatch.setattr(fleet_lists, "find", find)
+    fleet_delete(DeleteOptions(["pods"], everything=True, node="n2", dry_run="client"))
+    assert capsys.readouterr().out == 'pod "api" deleted (dry run) from default namespace\n'
+    with pytest.raises(Failure, match=r'^pods "web" not found in the fleet$'):
+        fleet_delete(DeleteOptions(["pod", "web"], node="n2", dry_run="client"))
+    fleet_delete(DeleteOptions(["pods"], everything=True, node="n3"))
+    assert capsys.readouterr() == ("", "No resources found\n")
+    with pytest.raises(Failure, match=r'^nodes "n9" not found in the fleet$'):
+        fleet_delete(DeleteOptions(["pods"], everything=True, node="n9"))
+    fleet_delete(DeleteOptions(["pods"], everything=True, node="n2", wait=False))
+    assert deleted == ["pod/api of default"]
 
 
 def test_a_misspelt_kind_deletes_no_pod_of_the_name_behind_it(deleted: list[str]) -> None:

@@ -288,10 +288,25 @@ def test_pods_are_described_by_their_labels(
         descriptions.begin()
         found.append(f"{name} on {node}")
 
+    async def view(_client: Client, name: str) -> FleetNodeView:
+        return FleetNodeView(name=name)
+
+    monkeypatch.setattr(fleet, "view", view)
     monkeypatch.setattr(fleet_describe, "describe_pod", describe)
     assert run(["fleet", "describe", *line.split()]) == 0
     assert found == described
     assert capsys.readouterr().err == ("" if described else "No resources found in default namespace.\n")
+
+
+def test_pods_of_a_node_that_there_is_not_are_not_described(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def view(_client: Client, name: str) -> FleetNodeView:
+        raise fleet.NoNode(f'nodes "{name}" not found in the fleet')
+
+    monkeypatch.setattr(fleet, "view", view)
+    assert run(["fleet", "describe", "pods", "--node", "n9"]) == 1
+    assert capsys.readouterr() == ("", 'syncpod: nodes "n9" not found in the fleet\n')
 
 
 @pytest.mark.parametrize(

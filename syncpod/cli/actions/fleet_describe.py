@@ -54,6 +54,8 @@ def describe_things(
 
 async def _chosen(client: Client, kind: str, namespace: str, conditions: Selector, node: str) -> list[tuple[str, str]]:
     """Return the objects of a kind that meet the conditions: the name of each, and a pod's node. Raises Failure."""
+    if node:
+        await fleet.view(client, node)  # fails if there is no such node
     found = await fleet_lists.find(client, kind, (), selecting(namespace, conditions, FieldSelector()))
     for note in found.notes:
         remark(note)

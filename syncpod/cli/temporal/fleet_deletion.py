@@ -36,13 +36,15 @@ class FleetThings:
 
     async def selected(self, selection: Selection) -> list[Thing]:
         """Return the selected things. Raises Failure, and BadInput for objects by their labels, which are sealed."""
+        if self._node:
+            await fleet.view(self._client, self._node)  # fails if there is no such node
         form = selecting(selection.namespace, selection.conditions, selection.fields)
         found = []
         for kind in selection.kinds:
             if kind in OBJECTS.values() and form.needs_documents:
                 raise labels_are_sealed("--selector", kind)
             rows = (await fleet_lists.find(self._client, kind, (), form)).rows
-            things = list(dict.fromkeys(Thing(kind, *row.key) for row in rows))
+            things = list(dict.fromkeys(Thing(kind, *row.key) for row in rows if self._node in ("", row.place)))
             found += await self._on_nodes(things) if kind in PODS.values() else things
         return found
 
@@ -50,7 +52,7 @@ class FleetThings:
         """Return an empty result: a dry run prints no notes. Raises NotThere if there is no such thing, and Failure."""
         kind, namespace, name = thing
         if kind in PODS.values():
-            is_there = not await fleet_pod_changes.unknown(self._client, namespace, [name])
+            is_there = not await fleet_pod_changes.unknown(self._client, namespace, [name], self._node)
         elif kind in OBJECTS.values():
             objects = await fleet_objects.views(self._client, kind, namespace)
             is_there = name in [each.name for each in objects]
@@ -126,7 +128,7 @@ class FleetThings:
         unplaced = set[Thing]()
         for namespace in dict.fromkeys(pod.namespace for pod in pods):
             names = [pod.name for pod in pods if pod.namespace == namespace]
-            unknown = await fleet_pod_changes.unknown(self._client, namespace, names)
+            unknown = await fleet_pod_changes.unknown(self._client, namespace, names, self._node)
             unplaced |= {Thing(POD.name, namespace, name) for name in unknown}
         if unplaced:
             names = sorted(pod.name for pod in unplaced)

@@ -134,12 +134,17 @@ async def delete(client: Client, namespace: str, name: str, *, node: str = "", f
     return PodDeletionResult(is_placed, holders, sorted(owners - {own}))
 
 
-async def unknown(client: Client, namespace: str, names: Sequence[str]) -> list[str]:
-    """Return the names for which the fleet has no pod, either on a node or yet to be placed."""
+async def unknown(client: Client, namespace: str, names: Sequence[str], node: str = "") -> list[str]:
+    """Return the names for which the fleet has no pod, either on a node or yet to be placed.
+
+    With `node`, return those for which that node has no pod. Raises Failure.
+    """
     if not names:
         return []
-    views = await fleet.views(client)
+    views = await fleet.views(client, [node] if node else [])
     absent = [name for name in names if not any(_here(each, namespace, name) for each in views)]
+    if node:
+        return absent
     placed = POD.name
     return [name for name in absent if await fleet_workloads.view(client, placed, namespace, name) is None]
 
