@@ -216,6 +216,11 @@ class PodReport(Message):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def is_untaken(self) -> bool:
+        """Whether the node could not start the pod yet: it has no containers, only the reason."""
+        return (self.status, self.ready_containers) == ("Pending", "0/0") and bool(self.message)
+
     def brief(self) -> PodReport:
         """Return the report for the pod's owner: a short message, and only the fields that the owner needs.
 
@@ -308,8 +313,17 @@ class PlacedPod(Message):
 
     @property
     def is_untaken(self) -> bool:
-        """Whether the fleet has placed it, and the node has neither accepted nor reported it yet."""
-        return self.state == "placed" and self.report is None
+        """Whether the fleet has placed it, and the node does not have it: another pod may have its name there."""
+        if self.report is not None and self.state != "ending":
+            return self.report.is_untaken
+        return self.state in ("placed", "refused")
+
+    @property
+    def refusal(self) -> str:
+        """Why the node does not take it, by the node's own answer; "" = the node has not answered, or has it."""
+        if self.state == "refused":
+            return self.why
+        return self.report.message if self.is_untaken and self.report is not None else ""
 
     def brief(self) -> PlacedPod:
         """Return this record for the pod's owner: without times, and with a short `why` and :meth:`PodReport.brief`."""
@@ -363,6 +377,8 @@ class FleetNodeView(FleetNodeSummary):
     capacity: dict[str, str] = Field(default_factory=dict)
     images: tuple[str, ...] | None = None
     """The images of its embedded runtime, as in its report (:class:`FleetNodeReport`)."""
+    cordons: tuple[Literal["fleet", "node"], ...] = ()
+    """By whom it is cordoned: by its fleet, on the node itself, or both."""
     placed: tuple[PlacedPod, ...] = ()
     """The node's pods, sorted by namespace and name."""
     events: tuple[WireEvent, ...] = ()

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from syncpod.cli import maintenance
 from syncpod.cli.commands.drain import CordonOptions, fleet_cordon
 from syncpod.cli.failure import Failure
+from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_nodes, fleet_workloads
 from syncpod.messages.fleet import FleetNodeView, Intent, PlacedPod
 from syncpod.messages.workload import WorkloadView
@@ -122,3 +123,31 @@ async def test_a_pod_that_has_been_ending_for_long_is_not_waited_for_if_so_asked
     said = capsys.readouterr()
     assert "pod default/web-1 has been ending for more than 60 s, and is not waited for" in said.err
     assert said.out.splitlines()[-2:] == ["pod/web-2 evicted", "node/n1 drained"]
+
+
+@pytest.mark.parametrize(
+    ("change", "cordons", "said", "code"),
+    [
+        ("cordon", (), "node/n1 cordoned", 0),
+        ("cordon", ("node",), "node/n1 cordoned", 0),
+        ("cordon", ("fleet",), "node/n1 already cordoned", 0),
+        ("uncordon", ("fleet",), "node/n1 uncordoned", 0),
+        ("uncordon", ("fleet", "node"), "node/n1 uncordoned", 1),
+        ("uncordon", ("node",), "node/n1 already uncordoned", 1),
+    ],
+)
+def test_the_cordon_of_the_node_itself_is_told_from_that_of_the_fleet(
+    change: str,
+    cordons: tuple[str, ...],
+    said: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    nodes = Nodes(monkeypatch, n1=[node("n1", unschedulable=bool(cordons), cordons=cordons)])
+    monkeypatch.setattr(fleet, "run", lambda work, **_: asyncio.run(work(NO_CLIENT)))
+    assert run(["fleet", change, "n1"]) == code
+    told = capsys.readouterr()
+    assert told.out == f"{said}\n"
+    assert ("`syncpod uncordon n1` on its machine" in told.err) is bool(code)
+    assert nodes.done == [f"{change} n1"]

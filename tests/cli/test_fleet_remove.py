@@ -63,7 +63,7 @@ async def test_a_pod_that_came_before_the_cordon_is_not_lost(monkeypatch: pytest
 
 
 async def test_a_node_that_was_cordoned_before_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = Node(FleetNodeView(name="n1", presence="Unknown", unschedulable=True), comes=(LATE,))
+    node = Node(FleetNodeView(name="n1", presence="Unknown", unschedulable=True, cordons=("fleet",)), comes=(LATE,))
     with pytest.raises(Failure, match="it has pods"):
         await remove(node, monkeypatch)
     assert node.done == ["cordon"]

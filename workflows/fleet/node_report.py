@@ -44,6 +44,7 @@ def view(state: FleetNodeState) -> FleetNodeView:
         conditions=state.report.conditions,
         capacity=state.report.capacity,
         images=state.report.images,
+        cordons=state.cordons,
         placed=tuple(state.pod(key) for key in sorted({*state.placed, *state.withdrawn})),
         events=state.events,
     )

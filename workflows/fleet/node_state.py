@@ -199,7 +199,13 @@ class FleetNodeState(EventLog, BaseModel):
     @property
     def is_cordoned(self) -> bool:
         """Whether the node takes no new pods: it is cordoned in the fleet or on the node itself."""
-        return self.unschedulable or self.report.unschedulable
+        return bool(self.cordons)
+
+    @property
+    def cordons(self) -> tuple[Literal["fleet", "node"], ...]:
+        """By whom the node is cordoned."""
+        by_fleet: tuple[Literal["fleet", "node"], ...] = ("fleet",) if self.unschedulable else ()
+        return (*by_fleet, "node") if self.report.unschedulable else by_fleet
 
     @property
     def is_doubled(self) -> bool:

@@ -14,7 +14,7 @@ from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
 from syncpod.cli.input.kind_words import OBJECTS, PODS
 from syncpod.cli.listing import selecting
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
-from syncpod.cli.temporal.fleet_pods import OnNoNode, find_pod
+from syncpod.cli.temporal.fleet_pods import NotTaken, OnNoNode, find_pod, require_taken
 from syncpod.cli.temporal.fleet_unheard import unheard
 from syncpod.cli.view import unheard_pod
 from syncpod.cli.view.fleet_description import describe_node, describe_object, describe_workload
@@ -42,7 +42,7 @@ def describe_things(
             for name, where in chosen or await _chosen(client, kind, namespace, conditions, node):
                 try:
                     if kind in PODS.values():
-                        await describe_pod(client, descriptions, name, namespace, where)
+                        await describe_pod(client, descriptions, name, namespace, where, is_fleets=not names)
                     else:
                         descriptions.show(await _description(client, kind, name, namespace))
                 except Failure as failure:  # the others are described all the same
@@ -76,18 +76,23 @@ async def _description(client: Client, kind: str, name: str, namespace: str) -> 
     return describe_object(found[0], now)
 
 
-async def describe_pod(client: Client, descriptions: Descriptions, name: str, namespace: str, node: str) -> None:
+async def describe_pod(
+    client: Client, descriptions: Descriptions, name: str, namespace: str, node: str, *, is_fleets: bool = False
+) -> None:
     """Print the description of a pod by its node. Raises Failure.
 
-    If the node does not answer, or does not have the pod, the fleet's own records are printed.
+    If the node does not answer, or does not have the pod, the fleet's own records are printed. With a `node`, the
+    node's own pod may be meant, unless `is_fleets`.
     """
     try:
         found = await find_pod(client, [name], namespace, node)
+        if is_fleets or (found.placed is not None and not found.placed.refusal):
+            require_taken(found)
     except OnNoNode as waits:
         descriptions.show(described_without_node(namespace, waits.pod, waits.why, datetime.now(UTC)))
         return
-    if found.placed is not None and found.placed.is_untaken:
-        descriptions.show(described(found.node, found.placed, datetime.now(UTC)))
+    except NotTaken as untaken:
+        descriptions.show(described(untaken.node, untaken.placed, datetime.now(UTC)))
         return
     if (pod := await unheard(client, found)) is not None:
         descriptions.show(unheard_pod.described(pod, datetime.now(UTC)))

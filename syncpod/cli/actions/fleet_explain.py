@@ -19,7 +19,7 @@ from syncpod.cli.fleet_remote_commands import (
 )
 from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.temporal import fleet, fleet_workloads
-from syncpod.cli.temporal.fleet_pods import NotInFleet, OnNoNode, find_pod
+from syncpod.cli.temporal.fleet_pods import NotInFleet, NotTaken, OnNoNode, find_pod, require_taken
 from syncpod.cli.temporal.fleet_unheard import unheard
 from syncpod.cli.view import untaken_pod
 from syncpod.cli.view.unheard_pod import explained, explained_document, explained_node, explained_node_document
@@ -69,8 +69,13 @@ async def explain_pod(client: Client, words: Sequence[str], namespace: str, node
         return
     try:
         found = await find_pod(client, words, namespace, node, unwell=True)
+        if found.placed is not None and not found.placed.refusal:  # a node's own pod may be meant
+            require_taken(found)
     except OnNoNode as waits:
         _say_why_on_no_node(waits, namespace, is_json="--output=json" in flags)
+        return
+    except NotTaken as untaken:
+        _say_why_untaken(untaken.node, untaken.placed, is_json="--output=json" in flags)
         return
     except NotInFleet as missing:
         kind, name = kind_and_name(words)
@@ -81,9 +86,6 @@ async def explain_pod(client: Client, words: Sequence[str], namespace: str, node
             _say_why_none(workload, is_json="--output=json" in flags)
             return
         await _ask_all(client, await fleet.views(client), ["explain", name, *flags], missing)
-        return
-    if found.placed is not None and found.placed.is_untaken:
-        _say_why_untaken(found.node, found.placed, is_json="--output=json" in flags)
         return
     if not asks_for_the_past(flags) and (pod := await unheard(client, found)) is not None:
         _say_what_is_known(pod, is_json="--output=json" in flags)

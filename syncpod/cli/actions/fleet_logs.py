@@ -13,7 +13,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.fleet_remote_commands import run_there
 from syncpod.cli.streams.command_streams import Output
 from syncpod.cli.temporal import fleet
-from syncpod.cli.temporal.fleet_pods import find_pod, selected_pods
+from syncpod.cli.temporal.fleet_pods import find_pod, require_taken, selected_pods
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -51,7 +51,7 @@ def print_selected_logs(
     `ignore_errors`, a node that does not answer is reported, and the others' logs are printed. Raises BadInput, also if
     too many pods would be followed, and Failure.
     """
-    read = _reported if ignore_errors else _read
+    read = _reported if ignore_errors else _read_of_fleet
 
     async def work(client: Client) -> int:
         pods = await selected_pods(client, conditions.matches, namespace, node)
@@ -68,10 +68,15 @@ async def _read(client: Client, pod: FoundPod, flags: Sequence[str], state_dir: 
     return await run_there(client, pod.node, ["logs", pod.name, *flags], write=write, state_dir=state_dir)
 
 
+async def _read_of_fleet(client: Client, pod: FoundPod, flags: Sequence[str], state_dir: str, write: Write) -> int:
+    """As `_read`, but never of another pod of that name. Raises Failure."""
+    return await _read(client, require_taken(pod), flags, state_dir, write)
+
+
 async def _reported(client: Client, pod: FoundPod, flags: Sequence[str], state_dir: str, write: Write) -> int:
     """Have a pod's node read its logs, and return the exit code; print a note if the node does not answer."""
     try:
-        return await _read(client, pod, flags, state_dir, write)
+        return await _read_of_fleet(client, pod, flags, state_dir, write)
     except Failure as failure:
         remark(f"Note: pod {pod.name}: {failure}")
         return 0

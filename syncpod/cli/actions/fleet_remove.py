@@ -81,7 +81,7 @@ async def _cordoned(client: Client, node: FleetNodeView, *, force: bool) -> Flee
         try:
             _refuse(after)
         except Failure:
-            if not node.unschedulable:
+            if "fleet" not in node.cordons:
                 await fleet.update(client, node.name, "uncordon")
             raise
     return after

@@ -11,13 +11,14 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_remote_commands import said_by_all
 from syncpod.cli.temporal import fleet
+from syncpod.cli.temporal.fleet_pods import FoundPod, NotTaken, require_taken
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
 _MEASURES: Final = ("CPU(cores)", "MEMORY(bytes)")
-_Pods: TypeAlias = set[tuple[str, str]]
-"""The namespace and the name of each pod."""
+_Pods: TypeAlias = list[FoundPod]
+"""The fleet's pods."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
 
     found, trouble, placed = _rows(words, len(head) + len(_MEASURES), request.nodes, state_dir)
     if names:
+        untaken = [] if request.nodes else [one for one in placed if one.placed is not None and one.placed.is_untaken]
+        others = {(request.namespace, one.name, one.node.name) for one in untaken}
+        found = [row for row in found if (row[0], row[1], row[-1]) not in others]
         trouble += _missing(names, found, placed, request.namespace)
         head = head[1:]
         found = [row[1:] for row in found if row[1] in names and row[0] == request.namespace]
@@ -107,7 +111,7 @@ def _rows(
                 # Names and quantities have no blanks. A line of another form is not a row.
                 rows = [line.split() for line in answer[1].splitlines()]
                 found += [[*row, one.name] for row in rows if len(row) == cells]
-        return found, trouble, {(each.namespace, each.name) for view in views for each in view.placed}
+        return found, trouble, [FoundPod(view, each.name, each) for view in views for each in view.placed]
 
     return fleet.run(work, state_dir=state_dir)
 
@@ -115,13 +119,19 @@ def _rows(
 def _missing(names: Sequence[str], rows: Sequence[Sequence[str]], placed: _Pods, namespace: str | None) -> list[str]:
     """Return a sentence for each named pod of the namespace without a row."""
     shown = {(row[0], row[1]) for row in rows}
-    return [
-        f'pod "{name}": it has no running container on the nodes that were asked'
-        if (namespace, name) in placed
-        else f'pods "{name}" not found in the fleet'
-        for name in names
-        if (namespace, name) not in shown
-    ]
+    return [_why_missing(name, placed, namespace) for name in names if (namespace, name) not in shown]
+
+
+def _why_missing(name: str, placed: _Pods, namespace: str | None) -> str:
+    found = [one for one in placed if one.placed is not None and (one.placed.namespace, one.name) == (namespace, name)]
+    if not found:
+        return f'pods "{name}" not found in the fleet'
+    try:
+        for one in found:
+            require_taken(one)
+    except NotTaken as untaken:
+        return str(untaken)
+    return f'pod "{name}": it has no running container on the nodes that were asked'
 
 
 def _print(head: list[str], rows: list[list[str]], *, headers: bool) -> None:

@@ -26,10 +26,14 @@ class FleetNodes:
     def __init__(self, client: Client, skip_after: int = 0) -> None:
         """Do not wait for pods that have been ending for more than `skip_after` seconds; 0 = wait for all."""
         self._client, self._skip_after = client, skip_after
+        self.cordoned_there: list[str] = []
+        """The nodes that `cordoned` has found cordoned on the node itself."""
 
     async def cordoned(self, names: Sequence[str]) -> set[str]:
-        """Return the nodes among these that are cordoned, by the fleet or on the node. Raises Failure."""
-        return {each.name for each in await fleet.views(self._client, names) if each.unschedulable}
+        """Return the nodes among these that the fleet has cordoned. Raises Failure."""
+        views = await fleet.views(self._client, names)
+        self.cordoned_there = [each.name for each in views if "node" in each.cordons]
+        return {each.name for each in views if "fleet" in each.cordons}
 
     async def change(self, name: str, change: Change) -> None:
         """Cordon or uncordon a node in the fleet. Raises Failure."""

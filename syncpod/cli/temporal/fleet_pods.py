@@ -46,6 +46,23 @@ class OnNoNode(Failure):
         self.why = why
 
 
+class NotTaken(Failure):
+    """The pod's node does not have it, and refuses it or has not answered. The text names the reason."""
+
+    def __init__(self, found: FoundPod, placed: PlacedPod) -> None:
+        """`placed` is the fleet's view of the pod."""
+        why = f": {placed.refusal}" if placed.refusal else f" yet (`fleet describe pod {found.name}` says more)"
+        super().__init__(f"node {found.node.name} has not taken pod {found.name}{why}")
+        self.node, self.placed = found.node, placed
+
+
+def require_taken(found: FoundPod) -> FoundPod:
+    """Return the pod. Raises NotTaken if its node does not have it: another pod may have its name there."""
+    if found.placed is not None and found.placed.is_untaken:
+        raise NotTaken(found, found.placed)
+    return found
+
+
 async def find_pod(
     client: Client, words: Sequence[str], namespace: str, node: str = "", *, unwell: bool = False
 ) -> FoundPod:
@@ -53,7 +70,7 @@ async def find_pod(
 
     For a workload, the best pod to query is returned; with `unwell`, a pod that is not well, if there is one. With
     `node`, the pod need not be the fleet's: its existence is not checked. Raises NotInFleet if there is no such pod,
-    and OnNoNode if no node has it yet.
+    OnNoNode if the fleet has no node for it yet, and NotTaken if its node does not have it.
     """
     kind, name = kind_and_name(words)
     is_pod = kind not in TEMPLATED
@@ -83,14 +100,14 @@ async def find_pod(
         missing = f"{called} not found in the fleet" if workload is None else f"no pods of {called} found in the fleet"
         raise NotInFleet(missing)
     if unwell and not is_pod and (chosen := await _least_well(client, found, (kind, namespace, name))) is not None:
-        return chosen
+        return require_taken(chosen)
     chosen = await _best(client, found, None if is_pod else (kind, namespace, name))
     if not is_pod and len(found) > 1:
         remark(f"Found {len(found)} pods, using pod/{chosen.name}")
     elif len(found) > 1:
         where = ", ".join(sorted(each.node.name for each in found))
         remark(f"Note: {len(found)} pods are called {name}, on {where}: using that on {chosen.node.name} (or --node)")
-    return chosen
+    return require_taken(chosen)
 
 
 def _on_no_node(pod: PendingPod, views: Sequence[FleetNodeView]) -> OnNoNode:

@@ -55,7 +55,7 @@ def pod_row(node: FleetNodeView, pod: PlacedPod, now: datetime) -> tuple[str, ..
     """Return the cells of a pod's line, the wide ones too."""
     report = pod.report
     ready, restarts = f"0/{pod.containers}", "0"
-    if report is not None:
+    if report is not None and not report.is_untaken:
         ready, restarts = report.ready_containers, str(report.restarts)
     since = pod.since or (report.started_at if report is not None else None)
     began = age(since, now) if since is not None else NONE

@@ -22,8 +22,10 @@ def silence_of(node: FleetNodeSummary, now: datetime) -> str:
     return f"node {node.name} has been Unknown since {node.since:%Y-%m-%dT%H:%M:%SZ}, for {age(node.since, now)}"
 
 
-def why_untaken(node: FleetNodeView, now: datetime) -> list[str]:
+def why_untaken(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
     """Return sentences: the node has not accepted the pod yet, and why, as far as the reason is known."""
+    if pod.refusal:
+        return [f"node {node.name} has not taken the pod: {pod.refusal}"]
     known = silence_of(node, now) or ("" if node.presence == "Ready" else f"node {node.name} is {node.presence}")
     sentences = [f"node {node.name} has not taken the pod yet" + (f": {known}" if known else "")]
     return sentences + ([f"node {node.name} does not answer as it should: {node.trouble}"] if node.trouble else [])
@@ -40,7 +42,7 @@ def described(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
             ("Placed", [age(pod.since, now) if pod.since is not None else NONE]),
             ("Status", ["Pending"]),
             ("Ready", [f"0/{pod.containers}"]),
-            ("Why", why_untaken(node, now)),
+            ("Why", why_untaken(node, pod, now)),
         ]
     )
     return list(rows)
@@ -65,9 +67,9 @@ def described_without_node(namespace: str, pod: PendingPod, why: str, now: datet
 
 def explained(node: FleetNodeView, pod: PlacedPod, now: datetime) -> list[str]:
     """Return the lines that ``explain`` prints of the pod."""
-    first, *more = why_untaken(node, now)
+    first, *more = why_untaken(node, pod, now)
     rows = [("Pod", f"{pod.namespace}/{pod.name}"), ("Now", f"Pending on node {node.name}"), ("Why", first)]
-    rows += [("", each) for each in more] + [("Next", _next(node))]
+    rows += [("", each) for each in more] + [("Next", _next(node, pod))]
     return [f"{name}:".ljust(13) + text if name else " " * 13 + text for name, text in rows]
 
 
@@ -81,8 +83,10 @@ def explained_without_node(namespace: str, pod: PendingPod, why: str) -> list[st
 def explained_document(node: FleetNodeView, pod: PlacedPod, now: datetime) -> dict[str, Any]:
     """Return the document that ``explain -o json`` prints."""
     named = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "node": node.name}
-    return {**named, "status": "Pending", "why": why_untaken(node, now), "next": _next(node)}
+    return {**named, "status": "Pending", "why": why_untaken(node, pod, now), "next": _next(node, pod)}
 
 
-def _next(node: FleetNodeView) -> str:
+def _next(node: FleetNodeView, pod: PlacedPod) -> str:
+    if pod.refusal:
+        return f"its node's own pod of that name, if there is one, is reached with --node {node.name}"
     return f"node {node.name} takes it as soon as it answers the fleet"
