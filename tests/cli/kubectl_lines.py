@@ -216,6 +216,10 @@ REFUSED: Final = (
     ("port-forward web 80 --pod-running-timeout=1s", "No such option: --pod-running-timeout: wait for the pod first"),
     ("attach web --pod-running-timeout=1s", "No such option: --pod-running-timeout: wait for the pod first"),
     ("logs web --pod-running-timeout=1s", "No such option: --pod-running-timeout: wait for the pod first"),
+    (
+        "fleet exec web --pod-running-timeout=1s -- ls",
+        "No such option: --pod-running-timeout: wait for the pod first: `syncpod fleet get pod POD -w`",
+    ),
     ("get rc", "'rc': a node has pods alone, and a fleet Deployments and DaemonSets"),
     ("get storageclass", "'storageclass': only pods, configmaps, secrets and nodes are here"),
     ("get csr", "'csr': only pods, configmaps, secrets and nodes are here"),

@@ -172,6 +172,9 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         ("--recursive", "--api-version"),
         "this explains the state of a pod; https://kubernetes.io/docs/reference/kubernetes-api/ explains its fields",
     ),
+    "fleet": {
+        "--pod-running-timeout": "wait for the pod first: `syncpod fleet get pod POD -w` shows its state",
+    },
     "fleet apply": {
         "--prune": "`syncpod fleet delete -f FILE` deletes what a manifest names",
     },
@@ -194,7 +197,9 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         "--chunk-size": "there are no lists in chunks here: leave it out",
     },
 }
-"""What to use instead of an option of kubectl's, or why it is missing; by command ("" = any), and by option."""
+"""What to use instead of an option of kubectl's, or why it is missing; by command and by option.
+
+"" = any command, "fleet" = any of a fleet."""
 _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
     "apply": frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
     "create": frozenset({"--validate=true", "--validate=strict", "--save-config"}),
@@ -268,8 +273,9 @@ def option_elsewhere(command: str, option: str) -> str:
 
     `command` may have several words, as in ``fleet drain``.
     """
-    ways = _OPTIONS_ELSEWHERE.get(command, {})
-    return ways.get(option) or _OPTIONS_ELSEWHERE[""].get(option, "")
+    of_any = ("fleet", "") if command.startswith("fleet ") else ("",)
+    ways = (_OPTIONS_ELSEWHERE.get(each, {}).get(option, "") for each in (command, *of_any))
+    return next(filter(None, ways), "")
 
 
 def arranged(program: Any, words: Sequence[str]) -> list[str]:
