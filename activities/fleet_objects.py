@@ -38,7 +38,7 @@ class Sealing(Protocol):
         """The id of the fleet's key in use."""
         ...
 
-    def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
+    def seal_key(self, node: str) -> tuple[dict[str, str], bytes]:
         """Return the metadata and the data of the fleet's current public key, sealed for a node. Raises OSError."""
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:
@@ -124,7 +124,7 @@ async def _kept(client: Client, ref: FleetObjectRef) -> SealedObject | None:
 
 
 def _sealed_key(sealing: Sealing, node: str) -> SealedKey:
-    metadata, data = sealing.tell_key(node)
+    metadata, data = sealing.seal_key(node)
     return SealedKey(metadata=metadata, sealed=base64.b64encode(data).decode())
 
 

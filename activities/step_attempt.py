@@ -319,7 +319,7 @@ class StepAttempt:
         """Add a normal event, in the kubelet's words, to the step's result or fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
-    def say_at_once(self, reason: str, message: str, container: str = "") -> None:
+    def emit_now(self, reason: str, message: str, container: str = "") -> None:
         """Add a normal event, and send it to the cluster now, since the step may take long.
 
         Only the first try sends it, since later tries repeat the same action.

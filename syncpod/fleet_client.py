@@ -22,7 +22,7 @@ from syncpod.gate.authority import now, open_fleet
 from syncpod.gate.gate import fleet_directory
 from syncpod.gate.object_sealing import ObjectSealing
 from syncpod.gate.sealing_keys import FleetSealingKeys
-from syncpod.messages.encryption import FLEET, KEY, lacks_key
+from syncpod.messages.encryption import FLEET, KEY, is_key_missing
 from syncpod.messages.held_fleet import HELD_QUERY, LOOKED_AT, held_fleet, holds_another
 from syncpod.messages.signature import Keys
 from syncpod.signing.keys import EncryptingKeys, make_signing_keys
@@ -101,7 +101,7 @@ async def check_commander(client: Client, access: FleetAccess) -> None:
     said = await _said(client)
     _require_own(client, access, said)
     own = [each for each in said if each.get(FLEET) == access.sealing.fleet.encode()]
-    if own and all(lacks_key(access.keys.by_id, each) for each in own):
+    if own and all(is_key_missing(access.keys.by_id, each) for each in own):
         named = own[0].get(KEY, b"").decode(errors="replace")[:64]
         raise KeyMissing(f"lacks the key {named!r} that the fleet's server is encrypted with")
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 
-from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
+from activities.containers.ending import Selection, emit_hook_events, end_containers, kill_target
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.node.context import Node
 from activities.node.pod_record import is_ours
@@ -147,7 +147,7 @@ class OrphanEnder:
 
             async def end() -> StepResult:
                 view = await end_containers(attempt, alive)
-                tell_hooks(attempt, targets.values())
+                emit_hook_events(attempt, targets.values())
                 return StepResult(status=view)
 
             try:

@@ -88,7 +88,7 @@ async def _end_in_order(attempt: StepAttempt, view: ObservedPod, chosen: Selecti
             raise outcome
 
 
-def tell_hooks(attempt: StepAttempt, targets: Iterable[KillTarget]) -> tuple[str, ...]:
+def emit_hook_events(attempt: StepAttempt, targets: Iterable[KillTarget]) -> tuple[str, ...]:
     """Emit the events of the preStop hooks, including hooks that an earlier try of this kill has carried out.
 
     The events of a try that failed, or whose worker was killed, were lost with it. Returns the names of the containers

@@ -164,7 +164,7 @@ async def image_id(cri: CriRuntime, image: str) -> str | None:
 async def _may_use(attempt: StepAttempt, pod: Pod, image: str, found: ImageStatus) -> bool:
     """Return whether the pod may use an image that the node has, by the node's records of pulls."""
     records = attempt.node.pulls.records
-    if not records.asks_for_credentials(image, found.id):
+    if not records.needs_credentials(image, found.id):
         return records.may_use(image, found.id, ())
     credentials = await pull_credentials(attempt, pod, image)
     return await asyncio.to_thread(records.may_use, image, found.id, credentials.matching)
@@ -184,13 +184,13 @@ def reference_of(needed: NeededImage) -> str:
 def report_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus | None) -> None:
     """Emit the event that the image was present and nothing was pulled; `image` is None if its status was not read."""
     if image is not None and image.stands_for_machine:
-        message = said_of_machine(needed.image)
+        message = machine_image_message(needed.image)
     else:
         message = f'Container image "{needed.image}" already present on machine and can be accessed by the pod'
     attempt.say("Pulled", message, needed.of_container)
 
 
-def said_of_machine(image: str) -> str:
+def machine_image_message(image: str) -> str:
     """Return the message about an image without files, for which the kubelet's words would be wrong."""
     return (
         f'Nothing was pulled for image "{image}": the embedded runtime has no registry, so the container runs programs '

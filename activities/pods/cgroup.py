@@ -26,7 +26,7 @@ async def prepare_cgroup(attempt: StepAttempt, pod: Pod) -> None:
     node = attempt.node
     attempt.doing = "makes the pod's cgroup"
     try:
-        _log_lacks(node, await asyncio.to_thread(_make, node.context, pod))
+        _log_unlimited(node, await asyncio.to_thread(_make, node.context, pod))
     except LimitsRefused as refused:
         raise PodFault(Fault.UNSUPPORTED_BY_RUNTIME, str(refused)) from refused
     async with node.ledger.open() as page:
@@ -35,7 +35,7 @@ async def prepare_cgroup(attempt: StepAttempt, pod: Pod) -> None:
 
 async def limit_pods(node: Node) -> None:
     """Limit all pods together to the node's allocatable resources; log once which limits the worker may not set."""
-    _log_lacks(node, await asyncio.to_thread(limit_all_pods, node.context))
+    _log_unlimited(node, await asyncio.to_thread(limit_all_pods, node.context))
 
 
 def _make(context: NodeContext, pod: Pod) -> str:
@@ -48,7 +48,7 @@ def _make(context: NodeContext, pod: Pod) -> str:
     return limit_all_pods(context)
 
 
-def _log_lacks(node: Node, lacks: str) -> None:
+def _log_unlimited(node: Node, lacks: str) -> None:
     if lacks and lacks != node.unlimited:
         logger.info("the node's pods are not limited as a whole: %s", lacks)
     node.unlimited = lacks

@@ -9,7 +9,7 @@ from typing import Final
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
+from activities.containers.ending import Selection, emit_hook_events, end_containers, kill_target
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.containers.lost_instances import end_what_was_lost
 from activities.containers.noted_starts import with_noted_starts
@@ -51,7 +51,7 @@ async def _stop(attempt: StepAttempt, request: KillPod, cause: KillCause | None)
     activity.logger.info("kills pod %s/%s: %s", request.ref.namespace, request.ref.name, request.message)
     targets = _Targets(attempt, request)
     for target in request.targets:
-        attempt.say_at_once("Killing", f"Stopping container {target.name}", target.name)
+        attempt.emit_now("Killing", f"Stopping container {target.name}", target.name)
     polls = Polls(attempt)
     while True:
         view = await end_containers(attempt, targets.alive, suffices=partial(_shows_what_to_stop, request))
@@ -72,7 +72,7 @@ async def _stop(attempt: StepAttempt, request: KillPod, cause: KillCause | None)
                 await keep_log_ends(attempt, killed, why=request.message, cause=cause)
             starts, is_over = await note_end(attempt, request)
             status = with_noted_starts(attempt, starts, view)
-            return StepResult(status=status, pre_stops=tell_hooks(attempt, stopped), over=is_over)
+            return StepResult(status=status, pre_stops=emit_hook_events(attempt, stopped), over=is_over)
         await polls.pause()
 
 

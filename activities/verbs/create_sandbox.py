@@ -10,7 +10,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
+from activities.containers.ending import Selection, emit_hook_events, end_containers, kill_target
 from activities.containers.noted_starts import noted_starts_of, with_noted_starts
 from activities.containers.removal import remove_dead, remove_sandbox
 from activities.images.presence import missing_images
@@ -44,7 +44,7 @@ from syncpod.translation.dns import pod_dns
 from syncpod.translation.features import warnings
 from syncpod.translation.names import NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName
-from syncpod.translation.pod_fields import said_of_sandbox
+from syncpod.translation.pod_fields import sandbox_message
 from syncpod.translation.sandbox_config import runtime_handler, sandbox_config
 
 _OWN_NAME = StepName.CREATE_SANDBOX.value
@@ -205,7 +205,7 @@ async def _clear_away(attempt: StepAttempt, request: CreateSandbox, taken: Seque
         return [(each, targets[each.id]) for each in chosen]
 
     view = await end_containers(attempt, alive)
-    tell_hooks(attempt, targets.values())
+    emit_hook_events(attempt, targets.values())
     attempt.doing = f"clears away sandbox {request.attempt}, which cannot be used"
     there = [each for each in view.containers if each.sandbox_id in homes]
     for container in there:
@@ -287,7 +287,7 @@ async def _run(attempt: StepAttempt, request: CreateSandbox, config: SandboxConf
         raise
     except CriError as error:
         count_failed_sandbox()
-        raise _failed(attempt, said_of_sandbox(go_error(error))) from error
+        raise _failed(attempt, sandbox_message(go_error(error))) from error
     _, dns_events = pod_dns(request.pod, context.host.resolver, context.cluster_dns)
     attempt.events.extend(warning(event.reason, event.message) for event in dns_events)
     unapplied = warnings(request.pod, applies_seccomp=context.applies_seccomp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from activities.containers.ending import Selection, end_containers, tell_hooks
+from activities.containers.ending import Selection, emit_hook_events, end_containers
 from activities.containers.kill_timeout import within_kill_timeout
 from activities.step_attempt import StepAttempt
 from syncpod.messages import ObservedPod
@@ -21,13 +21,13 @@ async def kill_container(attempt: StepAttempt, request: KillContainer) -> StepRe
 
 async def _kill(attempt: StepAttempt, request: KillContainer) -> StepResult:
     target, begun = request.target, attempt.node.reader.now()
-    attempt.say_at_once("Killing", request.message or f"Stopping container {target.name}", target.name)
+    attempt.emit_now("Killing", request.message or f"Stopping container {target.name}", target.name)
 
     async def alive(view: ObservedPod) -> Selection:
         return [(each, target) for each in view.containers if each.id == target.id and each.state != "exited"]
 
     view = await end_containers(attempt, alive)
-    hooks = tell_hooks(attempt, (target,))
+    hooks = emit_hook_events(attempt, (target,))
     # In the first try, an end before `begun` is certainly not this step's work. In a later try, an earlier one may have
     # stopped the container.
     ended_before = attempt.number == 1 and any(

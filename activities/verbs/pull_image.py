@@ -13,11 +13,11 @@ from activities.images.presence import (
     image_fault,
     kind_of,
     look_at_image,
+    machine_image_message,
     missing_images,
     needed_images,
     reference_of,
     report_present,
-    said_of_machine,
 )
 from activities.images.progress import watched
 from activities.node.clock import monotonic
@@ -116,7 +116,7 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
     )
     await asyncio.to_thread(records.intend, needed.image)
     try:
-        attempt.say_at_once("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
+        attempt.emit_now("Pulling", f'Pulling image "{needed.image}"', needed.of_container)
         began = monotonic()
         async with watched(attempt, needed.image):
             used = await _try_each(attempt, needed, credentials.matching, config)
@@ -132,7 +132,7 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
     await asyncio.to_thread(records.pulled, needed.image, image.id, used)
     time_pull(ended - asked, image.size)
     if image.stands_for_machine:
-        attempt.say("Pulled", said_of_machine(needed.image), needed.of_container)
+        attempt.say("Pulled", machine_image_message(needed.image), needed.of_container)
         return
     attempt.say(
         "Pulled",

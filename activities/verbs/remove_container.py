@@ -29,7 +29,7 @@ async def remove_container(attempt: StepAttempt, request: RemoveContainers) -> S
     result = StepResult()
     for each in view.containers:
         if each.id in kill and each.state != "exited":
-            attempt.say_at_once("Killing", request.message or f"Stopping container {each.name}", each.name)
+            attempt.emit_now("Killing", request.message or f"Stopping container {each.name}", each.name)
 
     async def to_end(view: ObservedPod) -> Selection:
         return [

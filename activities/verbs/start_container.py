@@ -9,7 +9,7 @@ from functools import partial
 
 from temporalio import activity
 
-from activities.containers.ending import Selection, end_containers, kill_target, tell_hooks
+from activities.containers.ending import Selection, emit_hook_events, end_containers, kill_target
 from activities.containers.lost_instances import end_what_was_lost
 from activities.containers.noted_starts import forget_start, note_hook_ended, note_start, noted_start, which_counts
 from activities.containers.quick_end import read_once_started
@@ -38,7 +38,7 @@ from syncpod.translation.container_config import container_path
 from syncpod.translation.context import ordered_pod_ips
 from syncpod.translation.names import CONTAINER_NAME_LABEL, INCARNATION_ANNOTATION, NODE_LABEL, POD_UID_LABEL
 from syncpod.translation.paths import UnsafeName, container_log_file, log_directory_of
-from syncpod.translation.pod_fields import said_of_container
+from syncpod.translation.pod_fields import container_message
 
 
 async def start_container(attempt: StepAttempt, request: StartContainer) -> StepResult:
@@ -89,7 +89,7 @@ class _Start:
         self.container = container_of(request.pod, request.container)
         self.image: ImageStatus | None = None
         """The status of the container's own image; None until it has been read."""
-        self._has_said_found = False
+        self._has_emitted_found = False
         self.begun = False
         self.sent = False
         """Whether a CreateContainer of this attempt got no answer: an instance that appears may then be this
@@ -137,7 +137,7 @@ class _Start:
         asked = prepared.configured
         if asked is None or asked.created is None:
             return None
-        self._say_found(prepared.images)
+        self._emit_found(prepared.images)
         self._count()
         if not asked.created:
             self.sent = True
@@ -262,7 +262,7 @@ class _Start:
 
     async def _create(self, images: FoundImages, view: ObservedPod, prepared: Configured | None) -> str:
         """Create the container. Raises PodFault; passes on NameReserved, ImageAbsent and transport faults."""
-        self._say_found(images)
+        self._emit_found(images)
         asked = await self._configuration(images, view, prepared)
         self.attempt.doing = f"creates {self.container.name}, restart {self.request.restart}"
         self.attempt.checkpoint()
@@ -274,7 +274,7 @@ class _Start:
             raise
         except CriError as error:
             path = container_path(self.request.pod, self.container.name, self.request.kind)
-            said = said_of_container(error.message, self.container, path)
+            said = container_message(error.message, self.container, path)
             raise self._failed(Fault.CREATE_CONTAINER_ERROR, said) from error
         await self._check_stop_signal(container_id)
         return container_id
@@ -285,12 +285,12 @@ class _Start:
             self.begun = True
             count_start(self.request.kind)
 
-    def _say_found(self, images: FoundImages) -> None:
+    def _emit_found(self, images: FoundImages) -> None:
         """Emit the events of images that were present, once per try, even if the configuration then fails."""
         self.image = images.own
-        if self._has_said_found or self.request.pulled:
+        if self._has_emitted_found or self.request.pulled:
             return
-        self._has_said_found = True
+        self._has_emitted_found = True
         for needed in needed_images(self.request.pod, self.container):
             if needed.policy != "Always":
                 report_present(self.attempt, needed, None if needed.volume else self.image)
@@ -483,13 +483,13 @@ class _Start:
         grace = pod.spec.termination_grace_period_seconds
         grace_seconds = int(self.attempt.waited_seconds) + (30 if grace is None else grace)
         target = kill_target(container_id, name, pod, grace_seconds=grace_seconds, with_hook=True)
-        self.attempt.say_at_once("Killing", "FailedPostStartHook", name)
+        self.attempt.emit_now("Killing", "FailedPostStartHook", name)
 
         async def alive(view: ObservedPod) -> Selection:
             return [(each, target) for each in view.containers if each.id == container_id and each.state != "exited"]
 
         await end_containers(self.attempt, alive)
-        tell_hooks(self.attempt, (target,))
+        emit_hook_events(self.attempt, (target,))
 
     async def _ended_despite_error(self, container_id: str, error: CriError) -> StepResult | None:
         """Return a result if the container ran although its start failed, None if it still runs; else raise PodFault.

@@ -69,7 +69,7 @@ class Boot:
 
     def _begin_telling(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
         """Start a task that signals a pod's workflow. It logs an unexpected error and retries: nobody awaits it."""
-        tell = partial(self._tell_when_taken, pod, taken, listed)
+        tell = partial(self._send_when_taken, pod, taken, listed)
         self._tasks.begin(keep_running(f"the boot of {pod.workflow_id}", tell), f"boot {pod.workflow_id}")
 
     async def _wait_for(self, taking: Iterable[asyncio.Task[bool]]) -> None:
@@ -78,11 +78,11 @@ class Boot:
             _, late = await asyncio.wait(tasks, timeout=BOOT_PATIENCE_SECONDS)
             log.info("took over %d of %d pods", len(tasks) - len(late), len(tasks))
 
-    async def _tell_when_taken(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
+    async def _send_when_taken(self, pod: OpenPod, taken: Awaitable[bool], listed: Relist) -> None:
         """Send a pod's workflow the runtime's listing of the pod, once the workflow is taken over."""
         if not await taken:
             return
-        ref = pod.ref or await self._takeover.ask_which(pod.workflow_id)
+        ref = pod.ref or await self._takeover.query_ref(pod.workflow_id)
         if ref is None:
             return
         events = ("Boot",) if self._readiness.obstacles else ("Boot", "RuntimeReady")
@@ -90,14 +90,14 @@ class Boot:
             nothing = ObservedPod(seq=listed.seq, uid=ref.uid)
             self._pleg.tell(ref, listed.pods.get(ref.uid, nothing), *events)
             return
-        await self._read_and_tell(ref, events)
+        await self._read_and_signal(ref, events)
 
     def resume(self, ref: PodRef) -> None:
         """Send a workflow's new run a fresh listing of its pod, and the results of the probes."""
-        self._prober.tell_again(ref.uid)
-        self._tasks.begin(self._read_and_tell(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
+        self._prober.send_again(ref.uid)
+        self._tasks.begin(self._read_and_signal(ref, ("Boot",)), f"resume {ref.namespace}/{ref.name}")
 
-    async def _read_and_tell(self, ref: PodRef, events: Sequence[str]) -> None:
+    async def _read_and_signal(self, ref: PodRef, events: Sequence[str]) -> None:
         """Read a pod from the runtime, and signal its workflow. Retries each second while the pod cannot be read."""
         while True:
             try:

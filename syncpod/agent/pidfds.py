@@ -18,16 +18,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from syncpod.cri.errors import CriError
-from syncpod.kernel.pidfd_info import exit_code_once_reaped, tells_exits
+from syncpod.kernel.pidfd_info import exit_code_once_reaped, reports_exits
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE
 from syncpod.lifecycle.observed import ObservedPod
-from syncpod.node.reader import PID_NOT_SAID
+from syncpod.node.reader import PID_UNREPORTED
 from syncpod.node.seen_exits import SeenExits
 
 log = logging.getLogger(__name__)
 
 PidOf = Callable[[str], Awaitable[int]]
-"""Returns the pid of a container or sandbox by its id; 0 if it does not run, PID_NOT_SAID if the runtime reports no
+"""Returns the pid of a container or sandbox by its id; 0 if it does not run, PID_UNREPORTED if the runtime reports no
 pids. Raises CriError."""
 Exited = Callable[[str, str], None]
 """Called with the pod's UID and the id of the container or sandbox, once for each exit."""
@@ -62,7 +62,7 @@ class PidfdWatcher:
         """
         self._exited = exited
         self._exits = exits
-        if exits is not None and not tells_exits():
+        if exits is not None and not reports_exits():
             self._exits = None
             log.info("%s", NO_EXIT_CODES)
         self._container_pid = container_pid
@@ -92,7 +92,7 @@ class PidfdWatcher:
 
         if any(containers.values()):
             self._is_silent = False
-        unknown = PID_NOT_SAID if self._is_silent else 0
+        unknown = PID_UNREPORTED if self._is_silent else 0
         for id_ in sorted(sandboxes):
             if id_ not in watched:
                 watched[id_] = _Listener(id_, self._sandbox_pid, exited, pid=unknown, delay_seconds=self._sandbox_delay)
@@ -105,7 +105,7 @@ class PidfdWatcher:
 
     async def _pid_of_container(self, id_: str) -> int:
         pid = await self._container_pid(id_)
-        self._is_silent = pid == PID_NOT_SAID
+        self._is_silent = pid == PID_UNREPORTED
         return pid
 
     def listening(self) -> frozenset[str]:
@@ -139,7 +139,7 @@ class _Listener:
     ) -> None:
         """Open the pidfd after the delay.
 
-        `pid` is the pid in the listing; 0 = call `pid_of`; PID_NOT_SAID = the runtime reports none, so watch nothing.
+        `pid` is the pid in the listing; 0 = call `pid_of`; PID_UNREPORTED = the runtime reports none, so watch nothing.
         """
         self._id = id_
         self._pid_of = pid_of
@@ -150,7 +150,7 @@ class _Listener:
         """Whether the process cannot be watched, so that only a listing will show its exit."""
         self._asking: asyncio.Task[None] | None = None
         self._opening: asyncio.Task[None] | None = None
-        if pid == PID_NOT_SAID:
+        if pid == PID_UNREPORTED:
             self.is_blind = True
         else:
             self._opening = asyncio.create_task(self._open(pid, delay_seconds), name=f"pidfd {id_}")
@@ -175,7 +175,7 @@ class _Listener:
         await asyncio.sleep(delay_seconds)
         try:
             pid = pid or await self._pid_of(self._id)
-            if pid == PID_NOT_SAID:
+            if pid == PID_UNREPORTED:
                 self.is_blind = True
                 return  # for instance a simulated process, whose exit a relist finds
             if pid == 0:

@@ -86,7 +86,7 @@ class StepPort:
 
     def pod_adopted(self, ref: PodRef) -> None:
         """Send all probe results again: a new workflow has adopted the pod's containers, and has no results yet."""
-        self._prober.tell_again(ref.uid)
+        self._prober.send_again(ref.uid)
 
     def room_freed(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
         """Signal the pods that wait to be resized or admitted, in this order, that the node has free resources again.
@@ -94,9 +94,9 @@ class StepPort:
         A pod whose signal fails tries again by itself some minutes later.
         """
         if waiting:
-            self._tasks.begin(self._tell_of_room(waiting), "room on the node")
+            self._tasks.begin(self._signal_room(waiting), "room on the node")
 
-    async def _tell_of_room(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
+    async def _signal_room(self, waiting: Sequence[tuple[PodRef, StepName]]) -> None:
         for ref, step in waiting:
             pod = pod_workflow_id(ref.namespace, ref.name)
             await _signalled(ref, "there is room", self._signals.end_backoff(pod, step.value, "room on the node"))

@@ -39,7 +39,7 @@ async def list_pods(source: PodSource, asked: Request, namespace: str | None) ->
     """
     labels, fields = _selectors(asked)
     now, is_whole = datetime.now(UTC), asked.one("includeObject") == "Object"
-    found = await _asked_pods(
+    found = await _requested_pods(
         source, asked, namespace, recorded=asked.wants_table and not is_whole and not fields.fields
     )
     headers = warning_headers(source.why_recorded(found))
@@ -87,7 +87,7 @@ async def list_reports(source: PodSource, asked: Request, namespace: str | None)
             raise ApiError(400, "ended: is of named pods of one namespace")
         found = await source.last_pods(namespace, names, _read_of(parts))
     else:
-        found = await _asked_pods(source, asked, namespace, parts=_read_of(parts), nodes=nodes)
+        found = await _requested_pods(source, asked, namespace, parts=_read_of(parts), nodes=nodes)
     if labels.requirements:
         found = [one for one in found if labels.matches(one.listed.labels)]
     pending = await _pending(source, found, parts)
@@ -156,7 +156,7 @@ async def _pending(
     return {one.key: each for one, each in zip(found, steps, strict=True)}
 
 
-async def _asked_pods(
+async def _requested_pods(
     source: PodSource,
     asked: Request,
     namespace: str | None,
@@ -183,7 +183,7 @@ async def one_pod(
 ) -> SourcePod:
     """Return the pod that a request is about. Raises ApiError if there is none, and CannotSay."""
     named = Request(asked.method, asked.path, {**asked.query, "pod": [name]})
-    for one in await _asked_pods(source, named, namespace, parts=parts):
+    for one in await _requested_pods(source, named, namespace, parts=parts):
         return one
     raise not_found("pods", name)
 

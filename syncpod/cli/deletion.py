@@ -16,7 +16,7 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure, together
 from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Selection, Thing
 
-TELL_SECONDS: Final = 5.0
+NOTE_SECONDS: Final = 5.0
 """Seconds after which a command that waits for deletions first prints what these wait for."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
 _TOLD: Final = 10
@@ -193,7 +193,7 @@ async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
 
 async def _tell(left: Callable[[], Sequence[Going]]) -> None:
     """Print what the deletions wait for whenever that has changed, at growing intervals, until cancelled."""
-    pause = TELL_SECONDS
+    pause = NOTE_SECONDS
     while True:
         await asyncio.sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

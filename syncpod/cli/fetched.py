@@ -10,7 +10,7 @@ from syncpod.api.listed import NOTHING_RECORDED, RECORDED_ANNOTATION, ListedPod,
 from syncpod.pod import Pod, pod_to_wire
 
 _RECORDED: Final = "this is Temporal's last record of it"
-_LAST_TOLD: Final = "this is its last published state"
+_LAST_PUBLISHED: Final = "this is its last published state"
 _CANNOT_GO_ON: Final = (
     "its workflow's last task failed or was not answered; if this continues, its node starts the workflow anew"
 )
@@ -47,7 +47,7 @@ class FetchedPod:
             if self.current:
                 return whole
             metadata = whole["metadata"]
-            marked = {**metadata.get("annotations", {}), RECORDED_ANNOTATION: self._mark(_LAST_TOLD)}
+            marked = {**metadata.get("annotations", {}), RECORDED_ANNOTATION: self._mark(_LAST_PUBLISHED)}
             return {**whole, "metadata": {**metadata, "annotations": marked}}
         annotations = {**self.pod.metadata.annotations, RECORDED_ANNOTATION: self._mark(_RECORDED)}
         known = self.pod.metadata.model_copy(update={"annotations": annotations})

@@ -32,7 +32,7 @@ from syncpod.messages.remote_command import (
     why_not,
 )
 
-_SAID_BYTES: Final = 16 * 2**20
+_OUTPUT_BYTES: Final = 16 * 2**20
 _AT_ONCE: Final = 16
 """Maximum number of nodes that run a command for us at the same time."""
 _PIECE_SECONDS: Final = WAIT_SECONDS + 60
@@ -65,7 +65,7 @@ def _way_on(words: Sequence[str], typed: str = "") -> str:
     if the node runs a different one.
     """
     command, name = typed or words[0], next((each for each in words[1:] if not each.startswith("-")), "POD")
-    if command == "explain" and asks_for_the_past(words[1:]):
+    if command == "explain" and needs_journal(words[1:]):
         return (
             f"; its journal is on that machine, where `syncpod explain {name}` with the same flags reads it; without "
             "these flags the answer comes from the fleet"
@@ -80,7 +80,7 @@ def _way_on(words: Sequence[str], typed: str = "") -> str:
     )
 
 
-def asks_for_the_past(flags: Sequence[str]) -> bool:
+def needs_journal(flags: Sequence[str]) -> bool:
     """Return whether an `explain` has flags for a part of the past, which only the journal of the pod's node has."""
     return any(each.startswith("-") and not each.startswith(("--output=", "--namespace=")) for each in flags)
 
@@ -117,31 +117,31 @@ async def run_there(
         raise Silent(f"{silent}{_way_on(words, typed)}") from None
 
 
-async def said_there(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
+async def output_on(client: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
     """Run a short command on a node; return its exit code, standard output and standard error. Raises Failure."""
     said = {Output.STDOUT: bytearray(), Output.STDERR: bytearray()}
 
     async def keep(which: Output, data: bytes) -> None:
         said[which] += data
-        if sum(map(len, said.values())) > _SAID_BYTES:
+        if sum(map(len, said.values())) > _OUTPUT_BYTES:
             raise Failure(
-                f"the answer from node {node.name} has more than {_SAID_BYTES // 2**20} MiB: it is not read further"
+                f"the answer from node {node.name} has more than {_OUTPUT_BYTES // 2**20} MiB: it is not read further"
             )
 
     code = await run_there(client, node, words, write=keep)
     return code, said[Output.STDOUT].decode(errors="replace"), said[Output.STDERR].decode(errors="replace")
 
 
-async def said_by_all(
+async def output_on_all(
     client: Client, nodes: Sequence[FleetNodeView], words: Sequence[str]
 ) -> list[tuple[FleetNodeView, tuple[int, str, str] | Failure]]:
-    """Run the same short command on several nodes; return for each node the result of `said_there`, or its Failure."""
+    """Run the same short command on several nodes; return for each node the result of `output_on`, or its Failure."""
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def ask(node: FleetNodeView) -> tuple[int, str, str] | Failure:
         async with few:
             try:
-                return await said_there(client, node, words)
+                return await output_on(client, node, words)
             except Failure as failure:
                 return failure
 
@@ -153,13 +153,13 @@ async def print_there(client: Client, node: FleetNodeView, words: Sequence[str])
 
     Raises Failure with the command's exit code if that is not 0.
     """
-    code, out, err = await said_there(client, node, words)
-    print_said(out, err)
+    code, out, err = await output_on(client, node, words)
+    print_output(out, err)
     if code:
         raise Failure("", code)
 
 
-def print_said(out: str, err: str) -> None:
+def print_output(out: str, err: str) -> None:
     """Print the output of a command on a node, escaped as in :func:`~syncpod.cli.console.say`."""
     for text, tell in ((err, remark), (out, say)):
         if text:

@@ -72,7 +72,7 @@ class NodeApi:
                 return read(_required(reply))
             except (KeyError, TypeError, ValueError):
                 pass
-        return read(_required(self._asked_here(path, query, accept)))
+        return read(_required(self._answer_here(path, query, accept)))
 
     def table(self, resource: str, namespace: str | None, names: Sequence[str], query: Mapping[str, str]) -> Reply:
         """Return a Table of a resource in a namespace (None = all). With `names`, it has only these objects."""
@@ -116,7 +116,7 @@ class NodeApi:
             self._session = Session(connection())
         return self._session
 
-    def _asked_here(self, path: str, query: Sequence[tuple[str, str]], accept: str) -> Reply:
+    def _answer_here(self, path: str, query: Sequence[tuple[str, str]], accept: str) -> Reply:
         """Return the answer of the handlers in this process. Raises Failure."""
         from temporalio.client import Client
 

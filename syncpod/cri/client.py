@@ -28,7 +28,7 @@ from syncpod.cri import records, telemetry
 from syncpod.cri.answers import ReadableAnswers, asked_for, is_id, process_id, word
 from syncpod.cri.calls import call_of
 from syncpod.cri.endpoint import socket_path
-from syncpod.cri.errors import CriError, NotFound, RecordLost, Unimplemented, Unreadable, believing, classify
+from syncpod.cri.errors import CriError, NotFound, RecordLost, Unimplemented, Unreadable, classify, valid_answer
 from syncpod.cri.keyring import Credential
 from syncpod.cri.known_items import KnownItems
 from syncpod.cri.port import (
@@ -314,7 +314,7 @@ class CriClient(CriRuntime):
             pid = await self._pid_of_task(container_id) if known.container.state == "running" else 0
             return replace(known, container=known.container.model_copy(update={"pid": pid}))
         _is_about("container_status", answer.status.id, container_id)
-        with believing("container_status"):
+        with valid_answer("container_status"):
             return records.container_status(answer)
 
     async def _pid_of_task(self, container_id: str) -> int:

@@ -242,7 +242,7 @@ def _pull_failure(message: str) -> type[RuntimeFailure]:
 
 
 @contextlib.contextmanager
-def believing(operation: str) -> Iterator[None]:
+def valid_answer(operation: str) -> Iterator[None]:
     """Turn ValidationError into Unreadable: the answer has a value that is impossible, such as too large a number."""
     try:
         yield

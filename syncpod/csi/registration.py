@@ -41,7 +41,7 @@ async def plugin_at(socket: Path) -> Plugin:
     return Plugin(said.type, said.name, serving, tuple(said.supported_versions))
 
 
-async def tell_plugin(socket: Path, refusal: str = "") -> None:
+async def notify_plugin(socket: Path, refusal: str = "") -> None:
     """Notify the plugin at a registration socket that it is registered, or of the reason for its `refusal`.
 
     Raises CsiError.

@@ -38,7 +38,7 @@ UNSCHEDULABLE_NODE: Final = "node(s) were unschedulable"
 TWO_MACHINES: Final = "node(s) had two machines answering"
 OTHER_NAME: Final = "node(s) didn't match the requested node name"
 TAINTED: Final = "node(s) had untolerated taint(s)"
-NOT_ASKED_FOR: Final = "node(s) didn't match Pod's node affinity/selector"
+AFFINITY_MISMATCH: Final = "node(s) didn't match Pod's node affinity/selector"
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 NO_LIMITS: Final = "node(s) couldn't enforce limits"
 NAME_TAKEN: Final = "node(s) had a pod of that name"
@@ -162,7 +162,7 @@ class _Filters:
         if (taint := untolerated(taints_of(node), spec.tolerations, KEEPS_AWAY)) is not None:
             return NodeFit(node.name, (TAINTED,), f"taint {taint}")
         if not matches_node(self._pod, node.name, node.labels):
-            return NodeFit(node.name, (NOT_ASKED_FOR,))
+            return NodeFit(node.name, (AFFINITY_MISMATCH,))
         if is_taken(self._ports, node.ports):
             return NodeFit(node.name, (NO_PORTS,))
         if unenforced := sorted(self._limited & node.unenforced_limits):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from syncpod.gate.hello import asked_name
+from syncpod.gate.hello import requested_name
 from syncpod.kernel.callers import Budget, machine_of
 from syncpod.kernel.listening import BACKLOG
 
@@ -232,7 +232,7 @@ class _Arrived:
         this = asyncio.current_task()
         assert this is not None
         try:
-            name = await asked_name(self._taken)
+            name = await requested_name(self._taken)
         except TimeoutError:
             self._handshakes.refused(self.address, SILENT)
             return

@@ -36,7 +36,7 @@ def hello_name(serial: int, gate: str) -> str:
     return f"{sha256(f'syncpod hello {serial:x}'.encode()).hexdigest()[:_LABEL_LENGTH]}.{gate}"
 
 
-async def asked_name(taken: socket.socket) -> str:
+async def requested_name(taken: socket.socket) -> str:
     """Return the server name that a client requests; "" if there is none. The bytes stay unread for TLS.
 
     Raises TimeoutError if the message does not arrive in time, OSError if the connection has ended.

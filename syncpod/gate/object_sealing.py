@@ -57,7 +57,7 @@ class ObjectSealing:
         """The id of the fleet's key in use."""
         return self._keys.current
 
-    def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
+    def seal_key(self, node: str) -> tuple[dict[str, str], bytes]:
         """Seal a message that names the fleet's key in use to a node.
 
         All of the fleet's keys seal it, since the node trusts only one of them. A later message has a higher number, so

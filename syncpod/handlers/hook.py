@@ -8,7 +8,7 @@ from typing import Final
 from syncpod.cri.errors import CommandTimedOut, CriError, go_error
 from syncpod.cri.port import CriRuntime
 from syncpod.handlers.answer import NoAnswer, Target, written
-from syncpod.handlers.http_get import http_tell
+from syncpod.handlers.http_get import http_get_hook
 from syncpod.pod import HTTPGetAction, LifecycleHandler
 from syncpod.pod.go_text import go_quote
 
@@ -83,6 +83,6 @@ async def _get(action: HTTPGetAction, target: Target) -> str:
 async def _failure_of_request(action: HTTPGetAction, target: Target) -> str:
     """Return the reason why a request got no response; "" if it got one."""
     try:
-        return await http_tell(action, target)
+        return await http_get_hook(action, target)
     except NoAnswer as error:
         return str(error)

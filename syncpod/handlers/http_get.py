@@ -63,7 +63,7 @@ async def http_get(action: HTTPGetAction, target: Target, timeout_seconds: float
             response.close()
 
 
-async def http_tell(action: HTTPGetAction, target: Target) -> str:
+async def http_get_hook(action: HTTPGetAction, target: Target) -> str:
     """GET once, for a hook; return the reason why there was no response, "" if there was any.
 
     Mirrors lifecycle/handlers.go, v1.36, runHTTPHandler and discardHTTPRespBody: neither the status nor a body that is

@@ -153,7 +153,7 @@ def ends_of(
     for instance in sorted(instances, key=lambda each: each.restart):
         by_container.setdefault(instance.container, []).append(instance)
     found: dict[str, list[End]] = {}
-    asked = _asked_for_all(entries)
+    asked = _restarters_of_all(entries)
     for name, each_of in by_container.items():
         holds = [entry for entry in entries if entry.kind == "hold" and entry.subject in (name, RESTART_OF_ALL)]
         signals = [entry for entry in entries if entry.kind == "signal"]
@@ -181,7 +181,7 @@ def ends_of(
     return found
 
 
-def _asked_for_all(entries: Sequence[HistoryEntry]) -> set[tuple[str, int]]:
+def _restarters_of_all(entries: Sequence[HistoryEntry]) -> set[tuple[str, int]]:
     """Return the instances whose ends restarted all containers: the last one to end by itself before each restart."""
     asked: set[tuple[str, int]] = set()
     newest: tuple[str, int] | None = None

@@ -25,7 +25,7 @@ SOCKET_PATH_BYTES: Final = 107
 """The longest path of a unix socket that Linux accepts, in bytes."""
 ACCEPT_WARNING_SECONDS: Final = 60.0
 """Seconds between two warnings while connections cannot be accepted."""
-_ASYNCIO_SAYS: Final = "socket.accept() out of system resource"
+_ASYNCIO_MESSAGE: Final = "socket.accept() out of system resource"
 
 
 def grpc_address(socket_path: str | Path) -> str:
@@ -64,7 +64,7 @@ def log_failed_accepts(loop: asyncio.AbstractEventLoop, clock: Callable[[], floa
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if context.get("message") != _ASYNCIO_SAYS or not isinstance(error, OSError):
+        if context.get("message") != _ASYNCIO_MESSAGE or not isinstance(error, OSError):
             loop.default_exception_handler(context)
         elif lines.left_out() is not None:
             log.warning("no new connection is accepted, and each second it is tried again: %s", error.strerror)

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Final
 
-_ASYNCIO_SAYS: Final = ("error while attempting to bind on address", "Connect call failed", "Multiple exceptions")
+_ASYNCIO_MESSAGE: Final = ("error while attempting to bind on address", "Connect call failed", "Multiple exceptions")
 """Beginnings of asyncio's own error texts, which repeat the address in Python's form."""
 _IN_RUST: Final = re.compile(r"\(os error ([0-9]{1,4})\)|\bOs \{ code: ([0-9]{1,4}),")
 _REMEDIES: Final = {
@@ -47,7 +47,7 @@ def why_of(error: OSError) -> str:
         said = getattr(error, "verify_message", "") or getattr(error, "reason", "")
         return str(said).lower().replace("_", " ") if said else "TLS failed"
     text = error.strerror or ""
-    if error.errno is not None and error.errno > 0 and (not text or text.startswith(_ASYNCIO_SAYS)):
+    if error.errno is not None and error.errno > 0 and (not text or text.startswith(_ASYNCIO_MESSAGE)):
         return os.strerror(error.errno)
     return text or str(error) or type(error).__name__
 

@@ -26,7 +26,7 @@ _REAPED_AFTER: Final = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 the parent has reaped the process, and the parent may hang."""
 
 
-def tells_exits() -> bool:
+def reports_exits() -> bool:
     """Return whether this kernel has PIDFD_GET_INFO.
 
     Linux 6.13 and 6.14 have it without the exit code: there :func:`exit_code` raises.

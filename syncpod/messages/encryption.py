@@ -47,7 +47,7 @@ def is_encrypted(metadata: Mapping[str, bytes]) -> bool:
     return metadata.get(ENCODING) == ENCRYPTED
 
 
-def lacks_key(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
+def is_key_missing(keys: Mapping[str, bytes], metadata: Mapping[str, bytes]) -> bool:
     """Say whether a payload with this metadata is encrypted with a key that is missing here, and may be added later.
 
     A payload that names no key, or names something that is no key's id, can never be decrypted.

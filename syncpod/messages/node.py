@@ -55,7 +55,7 @@ MADE_LIMIT: Final = 4000
 """How many pods one ``recall_pods`` may name."""
 
 
-OUTAGES_TOLD: Final = 5
+OUTAGES_REPORTED: Final = 5
 """How many outages a status names. A status is sent as soon as the server answers, and so rarely has more than one new
 outage."""
 
@@ -204,7 +204,7 @@ class NodeStatus(Message):
     sources_ready: bool = False
     """Whether every one of `sources` has been read and reported since the agent's last start."""
     outages: tuple[Outage, ...] = ()
-    """The last outages of the server that this agent has seen end, oldest first; :data:`OUTAGES_TOLD` at most."""
+    """The last outages of the server that this agent has seen end, oldest first; :data:`OUTAGES_REPORTED` at most."""
 
 
 # --- memo and query ---------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class ListedPods:
 
     def __init__(self) -> None:
         """Begin with no confirmed entries."""
-        self._vouched: dict[str, Entry] = {}
+        self._confirmed: dict[str, Entry] = {}
         """The newest entry of each object that a status has confirmed, by id. The client returns an unchanged entry as
         the same object."""
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
@@ -74,28 +74,28 @@ class ListedPods:
         listed = {each.id for each in entries}
         twice = _ids_listed_twice(entries) if len(listed) < len(entries) else frozenset()
         for sandbox in sandboxes:
-            if self._is_believed(sandbox, twice, pods, odd):
+            if self._is_owned(sandbox, twice, pods, odd):
                 pods[sandbox.labels[names.POD_UID_LABEL]].sandboxes.append(sandbox)
         for container in containers:
-            if self._is_believed(container, twice, pods, odd) and not hidden(container):
+            if self._is_owned(container, twice, pods, odd) and not hidden(container):
                 pods[container.labels[names.POD_UID_LABEL]].containers.append(container)
-        for id in (self._ids.get(of, set()) if of else self._vouched.keys()) - listed:
-            if _was_alive(gone := self._vouched[id]):
+        for id in (self._ids.get(of, set()) if of else self._confirmed.keys()) - listed:
+            if _was_alive(gone := self._confirmed[id]):
                 pods[gone.labels[names.POD_UID_LABEL]].vanished.append(gone)
             else:
                 self.forget(id)
         self._pass_over(odd, whole=not of)
         return dict(pods)
 
-    def vouch(self, entry: Entry) -> None:
+    def confirm(self, entry: Entry) -> None:
         """Record that a status of the runtime has confirmed an entry's pod."""
-        if self._vouched.get(entry.id) is not entry:
-            self._vouched[entry.id] = entry
+        if self._confirmed.get(entry.id) is not entry:
+            self._confirmed[entry.id] = entry
             self._ids[entry.labels[names.POD_UID_LABEL]].add(entry.id)
 
     def forget(self, id: str) -> None:
         """Forget a sandbox or container that is gone."""
-        if (entry := self._vouched.pop(id, None)) is not None:
+        if (entry := self._confirmed.pop(id, None)) is not None:
             ids = self._ids[uid := entry.labels[names.POD_UID_LABEL]]
             ids.discard(id)
             if not ids:
@@ -103,23 +103,23 @@ class ListedPods:
 
     def belongs_to_pod(self, id: str) -> bool:
         """Return whether a status has confirmed that this sandbox or container belongs to a pod."""
-        return id in self._vouched
+        return id in self._confirmed
 
     def require_own(self, operation: str, id: str, uid: str) -> None:
         """Raise Unreadable if `id`, which the runtime returned for a new object of this pod, belongs to another pod."""
-        known = self._vouched.get(id)
+        known = self._confirmed.get(id)
         if known is not None and known.labels[names.POD_UID_LABEL] != uid:
             text = f"the runtime answered with {id}, which it has listed as {_described(known)}"
             raise Unreadable(operation, "INTERNAL", text)
 
-    def _is_believed(
+    def _is_owned(
         self, entry: Entry, twice: frozenset[str], pods: Mapping[str, ListedEntries], odd: dict[str, str]
     ) -> bool:
         """Return whether an entry belongs to the pod that it names.
 
         If not, add it to `odd`, and set `doubt` of its pods.
         """
-        known = self._vouched.get(entry.id)
+        known = self._confirmed.get(entry.id)
         if known is entry and not twice:
             return True
         why = why_of_no_pod(entry)

@@ -21,9 +21,9 @@ from syncpod.translation.cgroup_limits import (
     CgroupLimits,
     File,
     as_files,
-    asked_as_a_whole,
     burstable_limits,
     limits_of_all_pods,
+    pod_level_controllers,
     pod_limits,
     shares_of_weight,
 )
@@ -64,7 +64,7 @@ def make_pod_cgroup(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUNTINFO)
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
-    _require_enforced(node, asked_as_a_whole(pod), enforced)
+    _require_enforced(node, pod_level_controllers(pod), enforced)
     if limits.pids is not None and "pids" not in enforced:
         raise LimitsRefused(pids_unlimited(node, mountinfo=mountinfo) or _pids_refused(node, "the kernel refuses it"))
 
@@ -74,7 +74,7 @@ def unenforced_as_a_whole(node: NodeContext, pod: Pod, *, mountinfo: Path = MOUN
 
     Blocks. Raises OSError.
     """
-    asked = asked_as_a_whole(pod)
+    asked = pod_level_controllers(pod)
     if not asked:
         return ()
     here = _hierarchies(node, mountinfo) if os.geteuid() == 0 else ()
@@ -180,7 +180,7 @@ def change_pod_cgroup(node: NodeContext, pod: Pod, limits: CgroupLimits, *, moun
             if error.errno not in _CLOSED:
                 raise
     named = {"cpu": limits.cpu_quota, "memory": limits.memory}
-    _require_enforced(node, {name: by for name, by in asked_as_a_whole(pod).items() if named.get(name)}, enforced)
+    _require_enforced(node, {name: by for name, by in pod_level_controllers(pod).items() if named.get(name)}, enforced)
 
 
 def weigh_tiers(node: NodeContext, burstable_milli_cpu: int, *, mountinfo: Path = MOUNTINFO) -> None:

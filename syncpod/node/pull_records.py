@@ -109,7 +109,7 @@ def pulled_images(state_dir: Path) -> tuple[PulledRecord, ...]:
 class PullRecords:
     """The records of one node, owned by its worker: read once, then kept in memory and on disk.
 
-    Thread-safe. Only `asks_for_credentials` never blocks; the other methods may write files.
+    Thread-safe. Only `needs_credentials` never blocks; the other methods may write files.
     """
 
     def __init__(self, state_dir: Path, verification: Verification) -> None:
@@ -125,7 +125,7 @@ class PullRecords:
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
-    def asks_for_credentials(self, image: str, image_ref: str) -> bool:
+    def needs_credentials(self, image: str, image_ref: str) -> bool:
         """Return whether the result of `may_use` could depend on a pod's credentials."""
         with self._lock:
             found = self._accessible(image, image_ref)

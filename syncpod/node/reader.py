@@ -37,7 +37,7 @@ from syncpod.translation import names
 
 log = logging.getLogger(__name__)
 
-PID_NOT_SAID = -1
+PID_UNREPORTED = -1
 """Stands for the pid of a process that runs, but whose pid the runtime does not report."""
 
 _ATTEMPTS_AT_ONCE = 64
@@ -126,7 +126,7 @@ class PodReader:
         three are requested at once.
         """
         seq, observed_at = self._begin()
-        pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self.answers.ask_early(uid, made))
+        pods, _ = await asyncio.gather(self._list({names.POD_UID_LABEL: uid}), self.answers.request_early(uid, made))
         return await self._complete(seq, observed_at, uid, pods.get(uid, ListedEntries()))
 
     def nothing(self, uid: str) -> ObservedPod:
@@ -211,14 +211,14 @@ class PodReader:
     async def pid_of(self, container_id: str) -> int:
         """Return the pid of a running container's main process; 0 if it does not run or is gone. Raises CriError.
 
-        PID_NOT_SAID if it runs and the runtime does not report the pid. When this returns, the process may have ended,
-        and another process may have its pid: open a pidfd, then call this again.
+        PID_UNREPORTED if it runs and the runtime does not report the pid. When this returns, the process may have
+        ended, and another process may have its pid: open a pidfd, then call this again.
         """
         try:
             found = (await self._runtime.container_status(container_id, verbose=True)).container
         except NotFound:
             return 0
-        return (found.pid or PID_NOT_SAID) if found.state == "running" else 0
+        return (found.pid or PID_UNREPORTED) if found.state == "running" else 0
 
     async def sandbox_pid(self, sandbox_id: str) -> int:
         """Return the pid of a ready sandbox's pause process; otherwise like `pid_of`.
@@ -229,7 +229,7 @@ class PodReader:
             status = await self._runtime.pod_sandbox_status(sandbox_id, verbose=True)
         except NotFound:
             return 0
-        return (status.pid or PID_NOT_SAID) if status.state == "SANDBOX_READY" else 0
+        return (status.pid or PID_UNREPORTED) if status.state == "SANDBOX_READY" else 0
 
     async def _attempt(
         self, seq: Seq, observed_at: datetime, uid: str, listed: ListedEntries

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from syncpod.cri.answers import word
-from syncpod.cri.errors import CriError, NotFound, RuntimeFailure, believing
+from syncpod.cri.errors import CriError, NotFound, RuntimeFailure, valid_answer
 from syncpod.cri.port import ContainerAnswer, ContainerSummary, CriRuntime, SandboxStatus, SandboxSummary
 from syncpod.lifecycle.exit import STATUS_UNKNOWN, UNKNOWN_TO_RUNTIME, Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedSandbox
@@ -112,9 +112,9 @@ class RuntimeAnswers:
         if known is not None:
             return known
         slots = asyncio.Semaphore(_CALLS_PER_POD)
-        asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._ask_sandbox))
+        asking_sandboxes = asyncio.create_task(_each(slots, listed.sandboxes, self._known_sandbox, self._read_sandbox))
         asking_containers = asyncio.create_task(
-            _each(slots, listed.containers, self._known_container, self._ask_container)
+            _each(slots, listed.containers, self._known_container, self._read_container)
         )
         try:
             return await asyncio.gather(asking_sandboxes, asking_containers)
@@ -122,7 +122,7 @@ class RuntimeAnswers:
             asking_sandboxes.cancel()
             asking_containers.cancel()
 
-    async def ask_early(self, uid: str, made: Made | None) -> None:
+    async def request_early(self, uid: str, made: Made | None) -> None:
         """Request the status of an object that was just made. If that fails, `complete` requests it again."""
         with contextlib.suppress(CriError):
             if made is None:
@@ -156,19 +156,19 @@ class RuntimeAnswers:
         known = self._sandboxes.get(listed.id)
         if known is None or known.state != listed.state or not is_same(listed, self._identities.get(listed.id)):
             return None
-        self._listed.vouch(listed)
+        self._listed.confirm(listed)
         settled = known.network_mode == "NODE" or bool(known.ip) == known.ready
         return known if settled else None
 
-    async def _ask_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
+    async def _read_sandbox(self, listed: SandboxSummary) -> ObservedSandbox:
         status = await self._runtime.pod_sandbox_status(listed.id)
         require_same(listed, owner_of(status))
-        self._listed.vouch(listed)
+        self._listed.confirm(listed)
         return self._take_sandbox(status)
 
     def _take_sandbox(self, status: SandboxStatus) -> ObservedSandbox:
         """Cache a status for later listings."""
-        with believing("podsandbox_status"):
+        with valid_answer("podsandbox_status"):
             observed = self._sandboxes[status.id] = _observed_sandbox(status)
         self._identities[status.id] = owner_of(status)
         return observed
@@ -185,7 +185,7 @@ class RuntimeAnswers:
         known = self._containers.get(listed.id)
         if known is None or known.state == "unknown" or not is_same(listed, self._identities.get(listed.id)):
             return None
-        self._listed.vouch(listed)
+        self._listed.confirm(listed)
         if known.state == "exited" and listed.state != "running":
             is_unknown = known.reason in (UNKNOWN_TO_RUNTIME, STATUS_UNKNOWN)
             if is_unknown and self.exits is not None and self.exits.of(known.id) is not None:
@@ -193,11 +193,11 @@ class RuntimeAnswers:
             return known if known.finished_at else None
         return known if known.state == listed.state else None
 
-    async def _ask_container(self, listed: ContainerSummary) -> ObservedContainer:
+    async def _read_container(self, listed: ContainerSummary) -> ObservedContainer:
         # The call is verbose for the pid, which the watcher of the process would otherwise request at once.
         answer = await self._runtime.container_status(listed.id, verbose=listed.state == "running")
         require_same(listed, owner_of(answer))
-        self._listed.vouch(listed)
+        self._listed.confirm(listed)
         return await self.take(answer, listed.sandbox_id)
 
     async def take(self, answer: ContainerAnswer, sandbox_id: str) -> ObservedContainer:

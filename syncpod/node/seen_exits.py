@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from syncpod.cri.answers import is_id
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.daemon_thread import started_pool
-from syncpod.kernel.pidfd_info import tells_exits
+from syncpod.kernel.pidfd_info import reports_exits
 from syncpod.kernel.tree_removal import remove_tree
 from syncpod.lifecycle.exit import DOUBTFUL_EXIT_CODE, STATUS_UNKNOWN, Exit, reason_of
 
@@ -57,7 +57,7 @@ class SeenExits:
         certain that none will come."""
         self._changed: set[str] = set()
         """Containers whose files are not up to date."""
-        self.kernel_tells = tells_exits()
+        self.kernel_tells = reports_exits()
         """True if the kernel reports the exit codes of processes."""
         self._writing: asyncio.Task[None] | None = None
         self._writer = started_pool(1, "seen exits")

@@ -79,7 +79,7 @@ def restart_settings(annotations: Mapping[str, str], nodes_maximum: float = 0.0)
     return _read(annotations, "", timedelta(seconds=nodes_maximum) if nodes_maximum else KUBELETS.maximum)[0]
 
 
-def says_restarts(annotations: Mapping[str, str]) -> bool:
+def has_restart_settings(annotations: Mapping[str, str]) -> bool:
     """Say whether any of the annotations is set."""
     return any(name in annotations for name in _READERS)
 

@@ -28,7 +28,7 @@ from temporalio.converter import (
     WorkflowSerializationContext,
 )
 
-from syncpod.messages.encryption import FLEET, KEY, Undecipherable, is_encrypted, is_of_another_fleet, lacks_key
+from syncpod.messages.encryption import FLEET, KEY, Undecipherable, is_encrypted, is_key_missing, is_of_another_fleet
 from syncpod.messages.sealing import (
     Fresh,
     Unsealable,
@@ -158,7 +158,7 @@ class FleetCodec(PayloadCodec, WithSerializationContext):
         return Payload(metadata={**encoded.metadata, FLEET: self._sealing.fleet.encode()}, data=encoded.data)
 
     def _require_key(self, payload: Payload) -> None:
-        if lacks_key(self._keys.by_id, payload.metadata):
+        if is_key_missing(self._keys.by_id, payload.metadata):
             named = payload.metadata.get(KEY, b"").decode(errors="replace")[:64]
             raise Undecipherable(f"it is encrypted with key {named!r}, which the fleet does not have here")
 

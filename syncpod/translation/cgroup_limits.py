@@ -69,7 +69,7 @@ def pod_limits(pod: Pod, host: Host) -> CgroupLimits:
     )
 
 
-def asked_as_a_whole(pod: Pod) -> Mapping[str, str]:
+def pod_level_controllers(pod: Pod) -> Mapping[str, str]:
     """Return by resource the controllers that must enforce the pod-level limits. A limit of 0 counts as none."""
     amounts = read_amounts(pod.spec.resources.limits) if pod.spec.resources is not None else {}
     controllers = {name: "hugetlb" if name.startswith(HUGE_PAGES) else name for name in amounts}
@@ -128,7 +128,7 @@ def shares_of_weight(weight: int) -> int:
 def _is_limited(pod: Pod, name: str) -> bool:
     """Return whether a resource is limited for all containers of the pod together."""
     spec = pod.spec
-    if asked_as_a_whole(pod).get(name):
+    if pod_level_controllers(pod).get(name):
         return True
     containers = (*spec.containers, *spec.init_containers)
     limits = [read_amounts(container.resources.limits).get(name) for container in containers]

@@ -59,7 +59,7 @@ _OF_MOUNT: Final[Mapping[str, str]] = {
 }
 
 
-def said_of_container(message: str, container: Container, path: str) -> str:
+def container_message(message: str, container: Container, path: str) -> str:
     """Return a runtime's sentence about a ContainerConfig, with CRI's field replaced by the Pod's.
 
     `path` is the container's path in the Pod. A sentence without a field of CRI, or with a field that the Pod does not
@@ -86,8 +86,8 @@ def _sets(container: Container, field: str) -> bool:
     return wire.get(field.rpartition(".")[2]) is not None
 
 
-def said_of_sandbox(message: str) -> str:
-    """Replace CRI's field in a sentence about a PodSandboxConfig by the Pod's, as `said_of_container` does."""
+def sandbox_message(message: str) -> str:
+    """Replace CRI's field in a sentence about a PodSandboxConfig by the Pod's, as `container_message` does."""
     return _PATH.sub(_of_pod, message, count=1)
 
 

@@ -97,7 +97,7 @@ async def _until_signalled(
     log_failed_accepts(loop)
     loop.set_default_executor(started_pool(_THREADS, "asyncio"))
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _asked_to_stop, stop)
+        loop.add_signal_handler(number, _stop_requested, stop)
     serving = asyncio.create_task(serve(served, settings, connection, stop, cri_of), name="serve")
     stopping = asyncio.create_task(stop.wait(), name="stopping")
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -110,7 +110,7 @@ async def _until_signalled(
     await serving
 
 
-def _asked_to_stop(stop: asyncio.Event) -> None:
+def _stop_requested(stop: asyncio.Event) -> None:
     """Stop in order at the first signal, and at once at the second: every step is safe to repeat."""
     if stop.is_set():
         os._exit(130)

@@ -213,8 +213,8 @@ async def test_a_workflow_without_search_attributes_is_asked_for_its_pod(client:
     takeover = Takeover(client, task_queue, NEW)
     handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     async with Worker(client, task_queue=task_queue, workflows=[Recorder], activities=[hangs]):
-        assert await takeover.ask_which(handle.id) == PodRef(namespace="default", name="asked", uid="uid-by-query")
-        assert await takeover.ask_which(f"pod/{uuid.uuid4()}/none") is None
+        assert await takeover.query_ref(handle.id) == PodRef(namespace="default", name="asked", uid="uid-by-query")
+        assert await takeover.query_ref(f"pod/{uuid.uuid4()}/none") is None
     await handle.terminate()
 
 
@@ -228,7 +228,7 @@ async def test_a_refused_start_that_names_no_pod_has_ended(
     server = Mock(get_workflow_handle=lambda _: Mock(query=AsyncMock(return_value=answer)))
     takeover = Takeover(server, task_queue, NEW)
     monkeypatch.setattr(takeover, "take", AsyncMock(return_value=False))
-    assert await takeover.ask_which("pod/default/evil") is None
+    assert await takeover.query_ref("pod/default/evil") is None
     assert caplog.text == ""
 
 
@@ -240,7 +240,7 @@ async def test_a_run_that_names_no_pod_and_goes_on_is_asked_again(
     query = AsyncMock(side_effect=[{}, {"metadata": {}}, {"metadata": meta}])
     takeover = Takeover(Mock(get_workflow_handle=lambda _: Mock(query=query)), task_queue, NEW)
     monkeypatch.setattr(takeover, "take", AsyncMock(return_value=True))
-    assert await takeover.ask_which("pod/default/web") == PodRef(namespace="default", name="web", uid="u1")
+    assert await takeover.query_ref("pod/default/web") == PodRef(namespace="default", name="web", uid="u1")
     assert caplog.text.count("does not answer yet which pod it is: its answer names no pod") == 1
 
 
@@ -250,7 +250,7 @@ async def test_a_workflow_that_cannot_name_its_pod_yet_is_asked_again(
     monkeypatch.setattr(module, "_RETRY_SECONDS", 0.1)
     handle = await client.start_workflow("PodWorkflow", id=f"pod/{uuid.uuid4()}/web", task_queue=task_queue)
     async with Worker(client, task_queue=task_queue, workflows=[Silent]):
-        asking = asyncio.create_task(Takeover(client, task_queue, NEW).ask_which(handle.id))
+        asking = asyncio.create_task(Takeover(client, task_queue, NEW).query_ref(handle.id))
         await until(lambda: "does not answer yet which pod it is" in caplog.text or asking.done())
         await handle.signal("may_answer")
         assert await asking == PodRef(namespace="default", name="asked", uid="uid-by-query")
@@ -265,7 +265,7 @@ async def test_unanswered_questions_for_the_pod_are_logged_once(
     busy = RPCError("Timeout expired", RPCStatusCode.CANCELLED, b"")
     query = AsyncMock(side_effect=[busy, busy, RPCError("gone", RPCStatusCode.NOT_FOUND, b"")])
     server = Mock(get_workflow_handle=lambda _: Mock(query=query))
-    assert await Takeover(server, task_queue, NEW).ask_which("pod/default/web") is None
+    assert await Takeover(server, task_queue, NEW).query_ref("pod/default/web") is None
     said = [line.message for line in caplog.records]
     assert said == ["workflow pod/default/web does not answer yet which pod it is: Timeout expired"]
 
@@ -278,7 +278,7 @@ async def test_a_defect_in_a_pods_takeover_is_logged_and_the_takeover_retried(
     ask = AsyncMock(side_effect=[KeyError("defect"), None])
     open_pods = AsyncMock(return_value=(OpenPod("pod/default/web", None),))
     take = AsyncMock(return_value=True)
-    takeover = Mock(open_pods=open_pods, take_until_taken=take, ask_which=ask, close=AsyncMock())
+    takeover = Mock(open_pods=open_pods, take_until_taken=take, query_ref=ask, close=AsyncMock())
     boot = Boot(reader, Mock(check=AsyncMock()), takeover, Mock(), Mock())
     await boot.run(None)
     await until(lambda: ask.await_count == 2)

@@ -94,7 +94,7 @@ class Told:
     def trust(self, invitation: Invitation) -> None:
         self.trusted.append(invitation.fleet_key)
 
-    async def tell_again(self, _view: object) -> None:
+    async def send_again(self, _view: object) -> None:
         """Do nothing: there is no list."""
 
     async def mind_silence(self) -> None:

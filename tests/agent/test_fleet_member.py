@@ -146,7 +146,7 @@ async def test_a_damaged_list_is_set_aside_and_the_fleet_sends_its_own_again(
     file.write_bytes(file.read_bytes().replace(*damage))
     later = Bench(bench.state_dir)
     await later.member.mind_silence()
-    await later.member.tell_again(None)
+    await later.member.send_again(None)
     assert later.told == [], "what runs goes on until the fleet has sent its list"
     assert (await later.member.attend(Attend(fleet="f", node="n1"))).generation == 0, "the fleet sends its list"
     await later.member.take(bench.intent(7, pod("web")))
@@ -279,17 +279,17 @@ async def test_a_pod_that_somebody_has_ended_is_told_again_at_the_second_look(be
     bench.open = {"pod/default/db": "run"}
     desired = tuple(DesiredPod(name=name, source="fleet", state="applied") for name in ("web", "db"))
     view = NodeView(sources={"fleet": SourceView()}, desired=desired)
-    await bench.member.tell_again(view)
+    await bench.member.send_again(view)
     assert len(bench.told) == 1
-    await bench.member.tell_again(view)
+    await bench.member.send_again(view)
     assert bench.told[1:] == [["web", "db"]]
 
 
 async def test_a_new_workflow_of_the_node_is_told_the_list(bench: Bench) -> None:
-    await bench.member.tell_again(None)
+    await bench.member.send_again(None)
     assert bench.told == [], "the node was never given a list"
     await bench.member.take(bench.intent(1, pod("web")))
-    await bench.member.tell_again(NodeView())
+    await bench.member.send_again(NodeView())
     assert bench.told[1:] == [["web"]]
 
 

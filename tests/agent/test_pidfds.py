@@ -18,10 +18,10 @@ import pytest
 from syncpod.agent import pidfds as module
 from syncpod.agent.pidfds import PidfdWatcher
 from syncpod.cri.errors import NotFound
-from syncpod.kernel.pidfd_info import exit_code, tells_exits
+from syncpod.kernel.pidfd_info import exit_code, reports_exits
 from syncpod.lifecycle.exit import Exit
 from syncpod.lifecycle.observed import ObservedContainer, ObservedPod, ObservedSandbox
-from syncpod.node.reader import PID_NOT_SAID
+from syncpod.node.reader import PID_UNREPORTED
 from syncpod.node.seen_exits import SeenExits
 from tests.agent.listings import unavailable
 from tests.agent.waiting import until
@@ -223,7 +223,7 @@ async def test_the_pid_of_a_sandbox_is_asked_for_late_and_only_if_it_still_exist
 async def test_a_container_without_a_process_is_asked_for_once_and_never_reported_as_ended(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]]
 ) -> None:
-    runtime.pids["simulated"] = [PID_NOT_SAID]
+    runtime.pids["simulated"] = [PID_UNREPORTED]
     for _ in range(3):
         pidfds.watch(running("simulated"))
         await asyncio.sleep(0.01)
@@ -233,7 +233,7 @@ async def test_a_container_without_a_process_is_asked_for_once_and_never_reporte
 async def test_a_runtime_that_tells_no_pids_is_not_asked_for_each_of_them_until_a_listing_has_one(
     pidfds: PidfdWatcher, runtime: Runtime, exits: list[tuple[str, str]], process: subprocess.Popen[bytes]
 ) -> None:
-    runtime.pids |= {"first": [PID_NOT_SAID], "sandbox-two": [process.pid], "third": [process.pid]}
+    runtime.pids |= {"first": [PID_UNREPORTED], "sandbox-two": [process.pid], "third": [process.pid]}
     pidfds.watch(running("first"))
     await until(lambda: bool(runtime.asked) and not pidfds.sees_all())
     pidfds.watch(running("second", sandbox="sandbox-one"))
@@ -247,7 +247,7 @@ async def test_a_runtime_that_tells_no_pids_is_not_asked_for_each_of_them_until_
 
 # --- how it ended -----------------------------------------------------------------------------------------------------
 
-speaks = pytest.mark.skipif(not tells_exits(), reason="needs Linux 6.15")
+speaks = pytest.mark.skipif(not reports_exits(), reason="needs Linux 6.15")
 
 
 def waiting_for_a_line(script: str) -> subprocess.Popen[bytes]:

@@ -50,7 +50,7 @@ class Home:
         return named
 
     def told(self, node: str = "n1") -> SealedKey:
-        metadata, data = ObjectSealing(self.keys).tell_key(node)
+        metadata, data = ObjectSealing(self.keys).seal_key(node)
         return SealedKey(metadata=metadata, sealed=base64.b64encode(data).decode())
 
     def invitation(self, node: str = "n1") -> Invitation:

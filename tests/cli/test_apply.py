@@ -417,7 +417,7 @@ async def test_a_pod_that_is_applied_for_another_node_stays_and_that_is_said(
 async def test_a_deletion_that_takes_long_says_what_it_waits_for(
     syncpod: Command, node: ScriptedNode, on: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deletion, "TELL_SECONDS", 0.01)
+    monkeypatch.setattr(deletion, "NOTE_SECONDS", 0.01)
     name = fresh_name()
     await syncpod("apply", "-f", "-", "--wait", *on, stdin=as_json(manifest(name)))
     node.gate["kill_pod"] = gate = asyncio.Event()
@@ -533,7 +533,7 @@ async def test_changes_for_a_node_without_a_worker_are_kept_and_the_node_is_name
 ) -> None:
     monkeypatch.setattr(updates, "PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(pod_queries, "QUERY_DEADLINE", timedelta(seconds=0.3))
-    monkeypatch.setattr(apply_command, "_TELL_SECONDS", 3600.0)
+    monkeypatch.setattr(apply_command, "_NOTE_SECONDS", 3600.0)
     reads: list[str] = []
     read = pod_queries.query_or_record
 
@@ -826,8 +826,8 @@ async def test_a_long_wait_is_announced_once(capsys: pytest.CaptureFixture[str])
 
     waiting = {asyncio.create_task(never()): parse_pod(manifest(name)) for name in ("a", "b")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply_command, "_TELL_SECONDS", 0.0)
-        await apply_command._tell_what_takes_long(waiting, "n1")
+        patch.setattr(apply_command, "_NOTE_SECONDS", 0.0)
+        await apply_command._note_slow_nodes(waiting, "n1")
     for task in waiting:
         task.cancel()
     assert capsys.readouterr().err.startswith("Note: node n1 has not answered yet about 2 pods; ")

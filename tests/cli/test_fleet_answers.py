@@ -79,11 +79,11 @@ def life(monkeypatch: pytest.MonkeyPatch) -> list[Liveness]:
     """Script the signs of life of the fleet's workers; the last one is repeated."""
     known = [HEARD]
 
-    async def heard_on(_client: Client, queue: str) -> Liveness:
+    async def liveness_on(_client: Client, queue: str) -> Liveness:
         assert queue == "fleet"
         return known.pop(0) if len(known) > 1 else known[0]
 
-    monkeypatch.setattr(fleet_answers, "heard_on", heard_on)
+    monkeypatch.setattr(fleet_answers, "liveness_on", liveness_on)
     monkeypatch.setattr(fleet_answers, "PAUSE_SECONDS", 0.0)
     return known
 

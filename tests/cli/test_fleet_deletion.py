@@ -84,7 +84,7 @@ async def test_a_deployment_is_waited_for_and_each_look_says_what_for(monkeypatc
 async def test_what_a_deletion_waits_for_is_said_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(deletion, "TELL_SECONDS", 0)
+    monkeypatch.setattr(deletion, "NOTE_SECONDS", 0)
     monkeypatch.setattr(fleet_deletion, "_LOOK_SECONDS", 0)
     said = asyncio.Event()
     why = "it is busy"

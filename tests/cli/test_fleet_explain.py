@@ -224,7 +224,7 @@ async def test_of_a_workload_that_was_rolled_back_the_pod_is_explained_that_fail
         bad = Revision(2, "b04e", applied, given_up=given_up, failed_pod=pod, failed_on=where)
         return WorkloadView(kind="Deployment", name="web", history=(bad,))
 
-    async def said_there(_: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
+    async def output_on(_: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
         said.append(f"{node.name}: {' '.join(words)}")
         return answer if "web-4" in words else (0, "", "")
 
@@ -232,7 +232,7 @@ async def test_of_a_workload_that_was_rolled_back_the_pod_is_explained_that_fail
     monkeypatch.setattr(fleet, "views", nodes)
     monkeypatch.setattr(fleet_workloads, "view", view)
     for module in (fleet_remote_commands, fleet_explain):
-        monkeypatch.setattr(module, "said_there", said_there)
+        monkeypatch.setattr(module, "output_on", output_on)
     await explain_pod(cast(Client, None), ["deployment", "web"], "default", node, [])
     told = capsys.readouterr()
     assert (said, told.err.splitlines()) == (asked, notes)

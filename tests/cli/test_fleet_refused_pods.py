@@ -42,14 +42,14 @@ def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
         ran.append(words[0])
         return 0
 
-    async def said_there(_: Client, _node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
+    async def output_on(_: Client, _node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
         ran.append(words[0])
         return 0, "of the node\n", ""
 
     async def print_there(_: Client, _node: FleetNodeView, words: Sequence[str]) -> None:
         ran.append(words[0])
 
-    async def said_by_all(_: Client, nodes: Any, _words: Any) -> list[Any]:
+    async def output_on_all(_: Client, nodes: Any, _words: Any) -> list[Any]:
         return [(node, (0, "default own 1m 1Mi\n", ""))]
 
     monkeypatch.setattr(fleet, "run", lambda work, **_: asyncio.run(work(cast(Client, None))))
@@ -59,9 +59,9 @@ def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
     monkeypatch.setattr(fleet_pods, "wanted_pods", wanted)
     for module in (fleet_exec, fleet_logs):
         monkeypatch.setattr(module, "run_there", run_there)
-    monkeypatch.setattr(fleet_describe, "said_there", said_there)
+    monkeypatch.setattr(fleet_describe, "output_on", output_on)
     monkeypatch.setattr(fleet_explain, "print_there", print_there)
-    monkeypatch.setattr(fleet_top, "said_by_all", said_by_all)
+    monkeypatch.setattr(fleet_top, "output_on_all", output_on_all)
     return ran
 
 

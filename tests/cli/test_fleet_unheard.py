@@ -136,7 +136,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             meta = {"annotations": {"syncpod.dev/when-lost": rule}}
             return Intent(pods=tuple({"metadata": {"name": each.name, **meta}} for each in pods))
 
-        async def said_there(_: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
+        async def output_on(_: Client, node: FleetNodeView, words: Sequence[str]) -> tuple[int, str, str]:
             if why := fleet_remote_commands.why_away(node):
                 raise Failure(why)
             asked.append(f"{node.name}: {' '.join(words)}")
@@ -149,7 +149,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
         monkeypatch.setattr(fleet, "intent", intent)
         monkeypatch.setattr(fleet_workloads, "view", workload_view)
         for module in (fleet_remote_commands, fleet_explain, fleet_describe):
-            monkeypatch.setattr(module, "said_there", said_there)
+            monkeypatch.setattr(module, "output_on", output_on)
         return asked
 
     return have

@@ -19,7 +19,7 @@ from syncpod.agent.takeover.search_attributes import register_search_attributes
 from syncpod.cli.actions import adopt
 from syncpod.cli.failure import Failure
 from syncpod.cli.orphans import adoption, found_orphans, notice
-from syncpod.cli.orphans.found_orphans import FoundOrphan, Here, Standing, standing_of, taken, told_apart
+from syncpod.cli.orphans.found_orphans import FoundOrphan, Here, Standing, standing_of, taken, with_one_heir
 from syncpod.cli.orphans.from_manifest import record_from
 from syncpod.cli.temporal import pod_queries
 from syncpod.cri.port import ContainerSummary, SandboxSummary
@@ -68,7 +68,7 @@ def place(tmp_path: Path) -> Here:
 
 
 def standings(*orphans: FoundOrphan) -> dict[str, Standing]:
-    return {each.pod.uid: each.standing for each in told_apart(orphans)}
+    return {each.pod.uid: each.standing for each in with_one_heir(orphans)}
 
 
 @pytest.mark.parametrize("order", [1, -1])

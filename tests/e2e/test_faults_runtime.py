@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.pidfd_info import tells_exits
+from syncpod.kernel.pidfd_info import reports_exits
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, shell, until
 from tests.e2e.words import say, waits_for
@@ -125,14 +125,14 @@ async def test_an_exit_during_a_runtime_outage_is_noticed_once(
     await say(tmp_path / "now")
     # containerd 2 forgets the exit. The worker gets it from the kernel, and keeps it for its next life.
     noted = node.directory / "state" / "exits" / container_id
-    await until_true(noted.exists if tells_exits() else lambda: not (tmp_path / "now").exists())
+    await until_true(noted.exists if reports_exits() else lambda: not (tmp_path / "now").exists())
     if worker_dies:
         await node.kill()
     await asyncio.to_thread(node.runtime.start)
     if worker_dies:
         await node.serve()
     seen = await pod.running(exits=1)
-    code = 255 if node.runtime.name in ("containerd24", "containerd23") and not tells_exits() else 7
+    code = 255 if node.runtime.name in ("containerd24", "containerd23") and not reports_exits() else 7
     assert container(seen, "exits")["lastState"]["terminated"]["exitCode"] == code
     assert len(await pod.history("exit")) == 1
     await pod.assert_whole(exits=1)

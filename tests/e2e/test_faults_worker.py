@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from syncpod.kernel.pidfd_info import tells_exits
+from syncpod.kernel.pidfd_info import reports_exits
 from syncpod.translation.names import NODE_LABEL
 from tests.agent.waiting import until as until_true
 from tests.e2e.faults_support import DEAF, FaultyNode, Pod, ended, held, open_to_all, shell, until
@@ -169,7 +169,7 @@ async def test_an_unregistered_process_counts_as_run_after_a_worker_kill(
     await pod.delete()
 
 
-@pytest.mark.skipif(not tells_exits(), reason="needs Linux 6.15")
+@pytest.mark.skipif(not reports_exits(), reason="needs Linux 6.15")
 @pytest.mark.parametrize(("kind", "code"), [("init", 0), ("init", 3), ("main", 0)])
 async def test_an_unregistered_process_that_has_ended_is_reported_with_its_exit_code(
     node: FaultyNode, kind: str, code: int, tmp_path: Path

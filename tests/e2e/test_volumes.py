@@ -243,8 +243,8 @@ async def test_a_pod_waits_for_missing_volume_sources_and_continues_once_they_ex
 
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], shape="round"))
     await asyncio.to_thread(engine.objects.put, secret(names["password"], root="secret-text"))
-    lacks_key = f'{setup} "map" : configmap references non-existent config key: colour'
-    await warned(pod, lacks_key)
+    is_key_missing = f'{setup} "map" : configmap references non-existent config key: colour'
+    await warned(pod, is_key_missing)
     await asyncio.to_thread(engine.objects.put, config_map(names["settings"], colour="red"))
     await pod.running()
     assert await pod.exec("main", "cat /map/colour /secret/root") == "redsecret-text"

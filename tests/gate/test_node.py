@@ -110,7 +110,7 @@ class Leaver:
     async def dismiss(self) -> None:
         self.told += 1
 
-    async def tell_again(self, _view: NodeView | None) -> None:
+    async def send_again(self, _view: NodeView | None) -> None:
         """Do nothing: there is no list."""
 
     async def mind_silence(self) -> None:

@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_endpoint import to_endpoint
-from syncpod.cli.fleet_remote_commands import print_there, run_there, said_there
+from syncpod.cli.fleet_remote_commands import output_on, print_there, run_there
 from syncpod.cli.streams.command_streams import Output
 from syncpod.fleet_client import FleetAccess, connect_to_fleet, verifying_client
 from syncpod.gate.authority import now
@@ -86,7 +86,7 @@ async def test_an_answer_that_it_has_not_sealed_is_none(door: Gated) -> None:
 
     async with stolen(door, answer, seals=False) as fleet:
         with pytest.raises(Failure, match="the answer from node n1 is refused"):
-            await said_there(fleet, NODE, ["explain", "web"])
+            await output_on(fleet, NODE, ["explain", "web"])
 
 
 @pytest.mark.parametrize("answer", [17, {"chunks": 3}, {"chunks": [{"data": "not base64"}]}])
@@ -96,18 +96,18 @@ async def test_an_answer_that_makes_no_sense_is_one_sentence(door: Gated, answer
 
     async with stolen(door, answered) as fleet:
         with pytest.raises(Failure, match="the answer from node n1 cannot be read"):
-            await said_there(fleet, NODE, ["explain", "web"])
+            await output_on(fleet, NODE, ["explain", "web"])
 
 
 async def test_an_answer_without_end_is_given_up(door: Gated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("syncpod.cli.fleet_remote_commands._SAID_BYTES", 2**20)
+    monkeypatch.setattr("syncpod.cli.fleet_remote_commands._OUTPUT_BYTES", 2**20)
 
     async def answer(_: RemoteCommand) -> RemoteCommandPiece:
         return saying(b"x" * 2**18, None)
 
     async with stolen(door, answer) as fleet:
         with pytest.raises(Failure, match="has more than 1 MiB"):
-            await said_there(fleet, NODE, ["explain", "web"])
+            await output_on(fleet, NODE, ["explain", "web"])
 
 
 async def test_what_it_explains_does_nothing_to_a_terminal(door: Gated, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ async def test_what_is_no_command_for_a_node_is_not_carried(door: Gated) -> None
 
     async with stolen(door, answer) as fleet:
         with pytest.raises(Failure, match="a node runs describe, exec, explain, logs, top for its fleet"):
-            await said_there(fleet, NODE, ["down", "--purge"])
+            await output_on(fleet, NODE, ["down", "--purge"])
 
 
 async def test_a_node_whose_endpoint_cannot_be_reached_is_asked_through_its_polls(

@@ -18,7 +18,7 @@ from syncpod.agent.kubernetes import driver_usage
 from syncpod.agent.kubernetes.driver_usage import DriverUsage
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.agent.scraping.volume_usage import VolumeUsage, claim_series, with_drivers
-from syncpod.csi.driver import TELLS_USAGE
+from syncpod.csi.driver import REPORTS_USAGE
 from syncpod.kubernetes.claimed_volume import volume_path
 from syncpod.kubernetes.client import ApiClient
 from syncpod.kubernetes.csi import driver_path
@@ -121,7 +121,7 @@ def amounts(usage: VolumeUsage | None) -> tuple[Any, ...]:
 async def test_a_driver_is_asked_for_each_volume_of_a_pod_and_only_once_a_minute(
     node: Node, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    driver = StorageDriver(DRIVER, short / "driver", [TELLS_USAGE])
+    driver = StorageDriver(DRIVER, short / "driver", [REPORTS_USAGE])
     async with serving(driver, node.registry):
         await brought(node)
         reader = Reader(node)
@@ -147,7 +147,7 @@ async def test_a_driver_that_hangs_keeps_no_reader_and_is_not_asked_again_meanwh
 ) -> None:
     monkeypatch.setattr(driver_usage, "PATIENCE_SECONDS", 0.1)
     monkeypatch.setattr(driver_usage, "FRESH_SECONDS", 0.0)
-    driver = StorageDriver(DRIVER, short / "driver", [TELLS_USAGE])
+    driver = StorageDriver(DRIVER, short / "driver", [REPORTS_USAGE])
     driver.hangs.add("usage")
     async with serving(driver, node.registry):
         await brought(node)
@@ -171,7 +171,7 @@ async def test_a_driver_that_tells_nothing_is_not_asked(node: Node, short: Path)
 
 
 async def test_a_driver_that_answers_without_usage_has_said_nothing(node: Node, short: Path) -> None:
-    driver = StorageDriver(DRIVER, short / "driver", [TELLS_USAGE])
+    driver = StorageDriver(DRIVER, short / "driver", [REPORTS_USAGE])
     driver.usage = []
     async with serving(driver, node.registry):
         await brought(node)

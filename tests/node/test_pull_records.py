@@ -42,7 +42,7 @@ def files(state_dir: Path, kind: str) -> list[dict[str, Any]]:
 
 def test_a_preloaded_image_may_be_used_by_every_pod(records: PullRecords) -> None:
     assert records.may_use(IMAGE, REF, ())
-    assert not records.asks_for_credentials(IMAGE, REF)
+    assert not records.needs_credentials(IMAGE, REF)
 
 
 @pytest.mark.parametrize("credential", [None, NODES_OWN])
@@ -55,7 +55,7 @@ def test_an_image_pulled_without_a_secret_may_be_used_by_every_pod(
 
 def test_an_image_pulled_with_a_secret_may_be_used_only_with_that_secret(records: PullRecords) -> None:
     pull(records, secret())
-    assert records.asks_for_credentials(IMAGE, REF)
+    assert records.needs_credentials(IMAGE, REF)
     assert records.may_use(IMAGE, REF, [secret()])
     assert not records.may_use(IMAGE, REF, ())
     assert not records.may_use(IMAGE, REF, [NODES_OWN])

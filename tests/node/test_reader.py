@@ -20,7 +20,7 @@ from syncpod.cri import CriRuntime
 from syncpod.cri.client import CriClient
 from syncpod.cri.errors import CriError, DeadlineExceeded, Unavailable
 from syncpod.cri.port import ContainerAnswer
-from syncpod.kernel.pidfd_info import tells_exits
+from syncpod.kernel.pidfd_info import reports_exits
 from syncpod.lifecycle.listing_size import TERMINATION_MESSAGES_LIMIT
 from syncpod.lifecycle.observed import ObservedPod, Seq
 from syncpod.node.reader import PodReader
@@ -163,7 +163,7 @@ async def test_exit_code_255_is_unknown_if_the_shim_was_killed_unobserved(
         after = await exited(PodReader(client, boot=4, owner=OWNER, exits=reader.exits), pod.uid, "lost")
         lost = after.newest("lost")
         assert lost is not None
-        assert (lost.exit_code, lost.reason) == (255, "Unknown" if tells_exits() else "Error")
+        assert (lost.exit_code, lost.reason) == (255, "Unknown" if reports_exits() else "Error")
 
 
 async def test_a_late_exit_code_from_the_kernel_replaces_an_unknown_exit(

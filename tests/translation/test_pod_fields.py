@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from syncpod.pod import Container
-from syncpod.translation.pod_fields import said_of_container, said_of_sandbox
+from syncpod.translation.pod_fields import container_message, sandbox_message
 
 AT = "spec.initContainers[2]"
 CONTAINER = Container.model_validate(
@@ -35,7 +35,7 @@ CONTAINER = Container.model_validate(
     ],
 )
 def test_cri_container_fields_in_messages_are_replaced_by_pod_fields(said: str, field: str) -> None:
-    assert said_of_container(said, CONTAINER, AT) == field
+    assert container_message(said, CONTAINER, AT) == field
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_cri_container_fields_in_messages_are_replaced_by_pod_fields(said: str, 
     ],
 )
 def test_cri_sandbox_fields_in_messages_are_replaced_by_pod_fields(said: str, field: str) -> None:
-    assert said_of_sandbox(said) == field
+    assert sandbox_message(said) == field

@@ -47,7 +47,7 @@ class Marked:
 
     current = "k1"
 
-    def tell_key(self, node: str) -> tuple[dict[str, str], bytes]:
+    def seal_key(self, node: str) -> tuple[dict[str, str], bytes]:
         return {}, f"{self.current} for {node}".encode()
 
     def give(self, key: str, node: str, metadata: Mapping[str, str], kept: bytes) -> tuple[dict[str, str], bytes]:

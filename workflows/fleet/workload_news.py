@@ -18,7 +18,7 @@ from workflows.fleet.workload_state import PODS_LIMIT, KnownPod, WorkloadState
 ADOPTED_LIMIT: Final = 1000
 """A workload that has this many pods on a node, leaving ones included, adopts no more from it. A fleet places no more
 pods on one node."""
-HEARD_NODES: Final = 2000
+REPORTED_NODES: Final = 2000
 """For how many nodes, at most, a workload keeps the number of the last message."""
 
 
@@ -28,7 +28,7 @@ def is_news(state: WorkloadState, said: Received) -> bool:
     if said.number <= max(state.heard_from, state.heard.get(node, 0)):
         return False
     numbers = {**state.heard, node: said.number}
-    if len(numbers) > HEARD_NODES:
+    if len(numbers) > REPORTED_NODES:
         oldest = min(numbers, key=lambda each: (numbers[each], each))
         state.heard_from = max(state.heard_from, numbers.pop(oldest))
     state.heard = numbers

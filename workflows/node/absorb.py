@@ -24,7 +24,7 @@ from syncpod.messages.node import (
     LIST_LIMIT,
     LISTED_LIMIT,
     MADE_LIMIT,
-    OUTAGES_TOLD,
+    OUTAGES_REPORTED,
     ApplyToNode,
     Cordon,
     DeleteFromNode,
@@ -393,7 +393,7 @@ def _status(state: NodeState, signal: NodeStatus, now: datetime) -> None:
 
 def _record_outages(state: NodeState, signal: NodeStatus) -> None:
     """Record the beginning and the end of each outage of the server as events, unless the last status named it."""
-    for outage in signal.outages[-OUTAGES_TOLD:]:
+    for outage in signal.outages[-OUTAGES_REPORTED:]:
         if outage.begun is not None and outage.ended is not None and outage not in state.status.outages:
             state.event(outage.begun, *SERVER_UNREACHABLE)
             state.event(outage.ended, *SERVER_REACHABLE)

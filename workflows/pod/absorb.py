@@ -41,10 +41,10 @@ from workflows.pod import facts, holds, resizing, restart_of_all
 from workflows.pod.desired import (
     add_ephemeral_container,
     apply,
-    ask_to_be_admitted,
     delete,
     require_source,
     resize,
+    retry_admission,
 )
 from workflows.pod.observing import observe, take_probe_result, update_node_facts
 from workflows.pod.state import PodState
@@ -140,7 +140,7 @@ def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
         _forget_not_ready(state)
     if any(event.type == "Boot" for event in signal.events):
         resizing.ask_again(state)
-        ask_to_be_admitted(state)
+        retry_admission(state)
     return ()
 
 

@@ -89,7 +89,7 @@ def planned(state: PodState) -> tuple[PlannedStep, ...]:
     recorded = {each.id for each in view.containers} - {each.id for each in state.observed.containers}
     behind = state.cgroup_behind
     steps = plan_steps(pod, view, actions, stopped_sandboxes=stopped, recorded=recorded, cgroup_behind=behind)
-    steps = (*killing.asked_restarts(state, steps), *steps)
+    steps = (*killing.requested_restarts(state, steps), *steps)
     decisions = max(state.decision_version, BASELINE)
     return tuple(step for step in steps if STEPS[step.verb].since <= decisions)
 
@@ -99,7 +99,7 @@ def coming(state: PodState, now: datetime) -> tuple[PlannedStep, ...]:
 
     The node is taken to have room for a resize.
     """
-    if resizing.is_to_be_asked(state):
+    if resizing.is_resize_due(state):
         ask = PlannedStep(StepName.ALLOCATE_RESOURCES, why=ALLOCATE)
         return (ask, *coming(resizing.as_if_allocated(state, now), now))
     volumes = (PlannedStep(StepName.SYNC_VOLUMES, why=VOLUMES),) if _has_old_volumes(state) else ()
@@ -141,7 +141,7 @@ def _has_old_volumes(state: PodState) -> bool:
 
 def _allocation(state: PodState, now: datetime) -> Decision | None:
     """Return the step that requests the desired resources from the node, unless it has refused them for good."""
-    if not resizing.is_to_be_asked(state):
+    if not resizing.is_resize_due(state):
         return None
     step = AllocateResources(ref=state.ref, pod=state.pod)
     summary = f"allocate resources: {ALLOCATE}"

@@ -131,7 +131,7 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     _forget_old_images(state, updated)
     before = state.pod
     resizing.desire(state, updated)
-    ask_to_be_admitted(state)
+    retry_admission(state)
     state.volumes_behind = state.volumes_behind or _shows_what_changed(before, updated)
     same_spec = updated.metadata.generation == before.metadata.generation
     same_owners = updated.metadata.owner_references == before.metadata.owner_references
@@ -142,7 +142,7 @@ def _take(state: PodState, new: Pod, now: datetime, update: str) -> None:
     state.note(now, "update", update, why, fact="" if same_spec else Fact.SPEC_CHANGED)
 
 
-def ask_to_be_admitted(state: PodState) -> None:
+def retry_admission(state: PodState) -> None:
     """End the back-off before a rejected pod's next admission, since the pod or the node has changed."""
     if state.rejection is not None:
         state.backoff = backoff.forget(state.backoff, backoff.step_key(StepName.CREATE_SANDBOX.value))

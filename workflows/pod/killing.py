@@ -200,7 +200,7 @@ def _moving(state: PodState) -> list[str]:
     return [each.id for each in mains if each.state in ("running", "unknown") and _might_rest(state.pod, each.name)]
 
 
-def asked_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
+def requested_restarts(state: PodState, steps: Sequence[PlannedStep]) -> list[PlannedStep]:
     """Return the kills of running containers that an operator restarts, unless another step ends them anyway."""
     doomed = {id_ for step in steps for id_ in (*step.ids, *step.kill)}
     if not state.replacing or any(step.verb == StepName.KILL_POD for step in steps):

@@ -60,7 +60,7 @@ def desire(state: PodState, updated: Pod) -> None:
         state.resize_pending = None
 
 
-def is_to_be_asked(state: PodState) -> bool:
+def is_resize_due(state: PodState) -> bool:
     """Say whether to request the desired resources: the node has neither allocated nor finally refused them."""
     if state.allocated is None:
         return False

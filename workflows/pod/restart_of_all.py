@@ -22,8 +22,8 @@ def reset_by(state: PodState, removal: StepInput) -> RestartOfAll | None:
     """Return the restart of all that these removals begin; None if no recorded exit has caused one."""
     if not isinstance(removal, RemoveContainers):
         return None
-    asked = (exit_ for exit_ in reversed(state.exits) if exit_.id in removal.ids and _asks_for_all(state.pod, exit_))
-    exit_ = next(asked, None)
+    removed = (exit_ for exit_ in reversed(state.exits) if exit_.id in removal.ids)
+    exit_ = next((each for each in removed if _rule_restarts_all(state.pod, each)), None)
     if exit_ is None:
         return None
     number = state.restart_all.number + 1 if state.restart_all is not None else 1
@@ -53,7 +53,7 @@ def finish(state: PodState, last: RestartOfAll, now: datetime) -> None:
     state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, over)})
 
 
-def _asks_for_all(pod: Pod, exit_: Exit) -> bool:
+def _rule_restarts_all(pod: Pod, exit_: Exit) -> bool:
     every = (*pod.spec.containers, *pod.spec.init_containers)
     container = next((each for each in every if each.name == exit_.name), None)
     rule = matching_rule(container, exit_.exit_code) if container is not None else None

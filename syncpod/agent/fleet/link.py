@@ -228,7 +228,7 @@ class FleetLink:
         """Make sure that the node's own workflow has the fleet's list, even while the fleet cannot be reached."""
         while True:
             try:
-                await member.tell_again(await self._view())
+                await member.send_again(await self._view())
             except Exception as error:  # noqa: BLE001  # any error of the server or the disk: it is tried again
                 log.warning("the fleet's list cannot be sent to the node's workflow: %s", error)
             await asyncio.sleep(_LISTED_AGAIN_SECONDS)

@@ -121,7 +121,7 @@ class FleetMembership:
             if not self._objects.needs_earlier:
                 await asyncio.to_thread(forget_earlier_keys, self._state_dir)
             self._stopped |= self._must_not_run(intent)
-            refused = await self._tell_list(intent)
+            refused = await self._send_list(intent)
             # This comes last: the list that was just kept is sealed with both the earlier and the new key, an older
             # list only with the earlier one.
             untaken = await asyncio.to_thread(self._take_key, intent.key)
@@ -157,7 +157,7 @@ class FleetMembership:
                 return
             # The number is higher, since a list that the fleet sent before the removal may still arrive.
             empty = Intent(fleet=self._fleet, node=self._node, generation=kept.generation + 1)
-            await self._tell_list(empty)
+            await self._send_list(empty)
             # The workflow comes first, unlike with a list: an interrupted dismissal is repeated.
             await asyncio.to_thread(keep_intent, self._state_dir, empty)
             self._intent = empty
@@ -234,7 +234,7 @@ class FleetMembership:
 
     # --- the node's own workflow --------------------------------------------------------------------------------------
 
-    async def tell_again(self, view: NodeView | None) -> None:
+    async def send_again(self, view: NodeView | None) -> None:
         """Send the list again if the workflow does not have it, or if another client has ended one of its pods.
 
         `view` is the state of the node's workflow; None = it does not run. A pod counts as ended only if it is missing
@@ -253,7 +253,7 @@ class FleetMembership:
         async with self._turn:
             kept = await self._kept()
             log.warning("list %d of the fleet is sent again: %s", kept.generation, _why(missing))
-            await self._tell_list(kept)
+            await self._send_list(kept)
 
     async def mind_silence(self) -> None:
         """Stop pods whose permitted time without contact is over, and start them again once the contact is steady.
@@ -271,7 +271,7 @@ class FleetMembership:
             before, self._stopped = self._stopped, stopped
             log.warning("pods that must not run without the fleet: %s", _changes(before, stopped))
             try:
-                await self._tell_list(kept)
+                await self._send_list(kept)
             except BaseException:
                 self._stopped = before  # the next call tries again
                 raise
@@ -300,7 +300,7 @@ class FleetMembership:
         keys = {key for each in kept.pods if (key := _key_of(each)) in began} - self._stopped.keys()
         return {key for key in keys if pod_workflow_id(*key.split("/", 1)) not in there}
 
-    async def _tell_list(self, intent: Intent) -> dict[str, str]:
+    async def _send_list(self, intent: Intent) -> dict[str, str]:
         """Send the list to the node's workflow. Return why pods are invalid on any node, by key."""
         refused: dict[str, str] = {}
         pods = []

@@ -111,7 +111,7 @@ class BoundPods:
         self._pods = {key: read.get(key) or kept[key] for key in objects if key in read or key in kept}
         self._raw = dict(objects)
         self._mirrors.take(objects)
-        self._tell_statuses(changed, gone)  # before the calls that may fail: the next round's `changed` is empty
+        self._update_statuses(changed, gone)  # before the calls that may fail: the next round's `changed` is empty
         using = [pod for pod in self._pods.values() if pod.is_to_run or pod.grace is not None]
         self._given.want((ref for pod in using for ref in pod.refs), (need for pod in using for need in pod.needs))
         # Deletions come first: the node may have missed them while it was away, and new pods may need the resources.
@@ -149,7 +149,7 @@ class BoundPods:
                 kept.append(key)
         return Listing(tuple(each for _, each in pods), tuple(kept), (), frozenset(key for key, _ in pods))
 
-    def _tell_statuses(self, changed: list[ObjectKey], gone: Mapping[ObjectKey, BoundPod]) -> None:
+    def _update_statuses(self, changed: list[ObjectKey], gone: Mapping[ObjectKey, BoundPod]) -> None:
         for key, pod in gone.items():
             self._statuses.forget(key, pod.uid)
             self._gates.forget(pod.uid)

@@ -86,7 +86,7 @@ class ClaimUpkeep:
         if self._complaints.get(need.ref) != message:
             self._complaints[need.ref] = message
             log.warning("pod %s/%s: %s", need.ref.namespace, need.pod, message)
-        self._tell_pod(need, "Warning", reason, message)
+        self._emit_for_pod(need, "Warning", reason, message)
 
     async def _grow(self, found: BoundVolume, need: ClaimNeed, place: ClaimedPlace) -> None:
         if found.volume.is_inline:
@@ -154,11 +154,11 @@ class ClaimUpkeep:
     def _tell(self, found: BoundVolume, need: ClaimNeed, kind: str, reason: str, how: str, more: str) -> None:
         """Write an event about an expansion's outcome, for the pod and for the claim."""
         message = f'MountVolume.NodeExpandVolume {how} for volume "{found.volume.name}" {more}'
-        self._tell_pod(need, kind, reason, message)
+        self._emit_for_pod(need, kind, reason, message)
         uid, at = str(mapping(found.claim.get("metadata")).get("uid") or ""), datetime.now(UTC)
         subject = Subject("PersistentVolumeClaim", need.ref.namespace, need.claim, uid)
         self._take(Event(subject, kind, reason, message, at, at))
 
-    def _tell_pod(self, need: ClaimNeed, kind: str, reason: str, message: str) -> None:
+    def _emit_for_pod(self, need: ClaimNeed, kind: str, reason: str, message: str) -> None:
         at = datetime.now(UTC)
         self._take(Event(Subject("Pod", need.ref.namespace, need.pod, need.uid), kind, reason, message, at, at))

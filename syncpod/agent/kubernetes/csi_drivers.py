@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from syncpod.agent.background import cancel_all
 from syncpod.csi.driver import CsiDriver, CsiError
-from syncpod.csi.registration import CSI, plugin_at, tell_plugin
+from syncpod.csi.registration import CSI, notify_plugin, plugin_at
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.kubernetes.client import MERGE_PATCH, ApiClient, ClusterError, Unreachable
 from syncpod.kubernetes.csi import GROUP, RegisteredDriver, csi_node, has_drivers, node_patch, node_path
@@ -104,7 +104,7 @@ class CsiDrivers:
             await asyncio.wait(self._registering.values(), timeout=PATIENCE_SECONDS)
         for path in [each for each, task in self._registering.items() if task.done()]:
             self._registering.pop(path).result()
-        await self._tell_cluster(now)
+        await self._publish_drivers(now)
 
     async def _register(self, path: Path, identity: tuple[int, int]) -> None:
         try:
@@ -113,13 +113,13 @@ class CsiDrivers:
                 versions = ", ".join(plugin.versions) or "none"
                 why = f"this node takes plugins of type {CSI} with version 1.0.0, not {plugin.kind} with {versions}"
                 self._complain(str(path), why)
-                await tell_plugin(path, why)
+                await notify_plugin(path, why)
                 self._seen[path] = identity
                 return
             calls = CsiDriver(plugin.socket)
             node, capabilities = await calls.node(), await calls.capabilities()
             registered = RegisteredDriver(plugin.name, node.node_id, node.topology, node.most_volumes)
-            await tell_plugin(path)
+            await notify_plugin(path)
         except CsiError as error:
             self._complain(str(path), str(error))
             self._retry_at[path] = asyncio.get_running_loop().time() + RETRY_SECONDS
@@ -128,7 +128,7 @@ class CsiDrivers:
         self._drivers[path], self._seen[path] = Driver(calls, capabilities, registered), identity
         log.info("storage driver %s has registered, at %s", plugin.name, plugin.socket)
 
-    async def _tell_cluster(self, now: float) -> None:
+    async def _publish_drivers(self, now: float) -> None:
         """Write the drivers into the cluster's CSINode and Node, if they have changed."""
         drivers = {each.registered.name: each.registered for each in self._drivers.values()}
         node = self._newest()

@@ -24,7 +24,7 @@ from syncpod.agent.kubernetes.csi_volumes import stored_place
 from syncpod.agent.record_cache import RecordCache
 from syncpod.agent.scraping.readings import NodeReadings
 from syncpod.agent.scraping.volume_usage import VolumeUsage
-from syncpod.csi.driver import TELLS_USAGE, CsiDriver, CsiError
+from syncpod.csi.driver import REPORTS_USAGE, CsiDriver, CsiError
 from syncpod.kernel.daemon_thread import in_daemon_thread
 from syncpod.kernel.procfs import boot_id
 from syncpod.node.disks import Disk
@@ -121,7 +121,7 @@ class DriverUsage:
     def _calls(self, volume: _Published) -> CsiDriver | None:
         """Return the volume's driver, if it reports the usage of its volumes."""
         driver = self._drivers.get(volume.place.driver)
-        return driver.calls if driver is not None and TELLS_USAGE in driver.capabilities else None
+        return driver.calls if driver is not None and REPORTS_USAGE in driver.capabilities else None
 
     def _published(self) -> Mapping[_Key, _Published]:
         """Return the drivers' mounted volumes. Blocks. Raises OSError."""

@@ -29,7 +29,7 @@ class ClusterLabels:
 
         While the API server is away, the last received labels are used.
         """
-        if not any(_asks_for_labels(pod) for pod in pods):
+        if not any(_needs_labels(pod) for pod in pods):
             return
         node = self._newest()
         try:
@@ -41,7 +41,7 @@ class ClusterLabels:
         self._context.labels_of_cluster.update({str(name): str(value) for name, value in labels.items()})
 
 
-def _asks_for_labels(pod: Mapping[str, Any]) -> bool:
+def _needs_labels(pod: Mapping[str, Any]) -> bool:
     spec = mapping(pod.get("spec"))
     affinity = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     return bool(spec.get("nodeSelector") or affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))

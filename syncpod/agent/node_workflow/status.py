@@ -25,7 +25,7 @@ from syncpod.agent.takeover.lock import NodeLife
 from syncpod.cri.port import RuntimeVersion
 from syncpod.kernel.machine import architecture
 from syncpod.messages.node import (
-    OUTAGES_TOLD,
+    OUTAGES_REPORTED,
     NodeAddress,
     NodeCondition,
     NodeInfo,
@@ -76,7 +76,7 @@ class NodeStatusReporter:
         self._report, self._obstacles = report, obstacles
         self._sources = sources
         self._clock = clock
-        self._outages: deque[Outage] = deque(maxlen=OUTAGES_TOLD)
+        self._outages: deque[Outage] = deque(maxlen=OUTAGES_REPORTED)
         self._reported: NodeStatus | None = None
         self._reported_at = 0.0
         self._ready = _READY.model_copy(update={"last_transition_time": datetime.now(UTC)})

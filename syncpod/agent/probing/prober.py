@@ -138,7 +138,7 @@ class Prober:
         self._complaints: dict[str, str] = {}
         """By pod UID: why the pod's record cannot be read; each reason is logged once."""
 
-    def tell_probes(self, count: CountProbe) -> None:
+    def count_probes(self, count: CountProbe) -> None:
         """Call `count` with each probe that ends."""
         self._count = count
 
@@ -175,7 +175,7 @@ class Prober:
         for instance in pod.instances.values() if pod is not None else ():
             _end(worker for worker in instance.workers if worker.state.type != "readiness")
 
-    def tell_again(self, uid: str) -> None:
+    def send_again(self, uid: str) -> None:
         """Send all results of a pod again, since its new workflow has received none of them."""
         pod = self._pods.get(uid)
         if pod is None:

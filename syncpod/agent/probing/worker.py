@@ -102,9 +102,9 @@ class ProbeWorker:
     def end(self) -> None:
         """Stop probing, and report failures that were not reported yet; the answer of a running probe is ignored."""
         if self.failures.unreported:
-            self._tell_of(Report("unknown", ProbeAnswer("failure", self.failures.text), self.failures))
+            self._report_change(Report("unknown", ProbeAnswer("failure", self.failures.text), self.failures))
         if self.errors.unreported:
-            self._tell_of_errors()
+            self._report_errors()
         self._over = True
         if self._task is not None:
             self._task.cancel()
@@ -146,7 +146,7 @@ class ProbeWorker:
             self.errors = self.errors.one_more(str(error))
             self.errored_at = time.time()
             if self.errors.is_due:
-                self._tell_of_errors()
+                self._report_errors()
             return
         before = self.state
         self.state = answered(before, self._probe, "failure" if answer.result == "failure" else "success")
@@ -154,20 +154,20 @@ class ProbeWorker:
             self.failures = self.failures.one_more(answer.text)
             self.failed_at = time.time()
         if is_news(before, self.state):
-            self._tell_of(Report(self.state.result, answer, self.failures))
+            self._report_change(Report(self.state.result, answer, self.failures))
         elif self.failures.is_due:
-            self._tell_of(Report("unknown", answer, self.failures))
+            self._report_change(Report("unknown", answer, self.failures))
         elif answer.result == "warning":
             self._remark(Report(self.state.result, answer, self.failures))
             return
         self._remarkable = answer.result == "warning"
 
-    def _tell_of(self, report: Report) -> None:
+    def _report_change(self, report: Report) -> None:
         if report.failures.unreported:
             self.failures = self.failures.all_reported()
         self._tell(self.state, report)
 
-    def _tell_of_errors(self) -> None:
+    def _report_errors(self) -> None:
         report = Report("unknown", ProbeAnswer("failure", self.errors.text), errors=self.errors)
         self.errors = self.errors.all_reported()
         self._tell(self.state, report)
@@ -178,4 +178,4 @@ class ProbeWorker:
         now = time.monotonic()
         if begins and now - self._remarked >= _REMARK_AGAIN_SECONDS:
             self._remarked = now
-            self._tell_of(report)
+            self._report_change(report)

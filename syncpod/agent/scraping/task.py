@@ -19,7 +19,7 @@ from syncpod.translation.context import NodeContext
 def add_node_readings(agent: Agent, node: NodeContext, cri: CriRuntime) -> NodeReadings:
     """Return the node's readings, and count its pods as long as the agent runs. Call it once."""
     probes = ProbeCounts()
-    agent.prober.tell_probes(probes.count)
+    agent.prober.count_probes(probes.count)
     startups = Startups(
         running=metrics.pod_start_duration.record,
         total=metrics.pod_start_total_duration.record,

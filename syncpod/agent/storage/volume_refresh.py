@@ -117,7 +117,7 @@ class VolumeRefresh:
         """
         versions = await asyncio.to_thread(self._store.versions)
         if self._versions is None:
-            await self._note_who_lacks(versions)
+            await self._note_waiting(versions)
         changed = _changed(self._versions, versions)
         if secrets := [ref for ref in changed if ref.kind == "Secret"]:
             # Before they are in any pod's files: from now on their values are redacted.
@@ -128,9 +128,9 @@ class VolumeRefresh:
         # Stored last, so that no change is lost if something above fails.
         self._versions = versions
         self._to_tell = {ref for ref in self._to_tell | news if ref in versions}
-        await self._tell_waiting()
+        await self._signal_waiting()
 
-    async def _note_who_lacks(self, versions: dict[ObjectRef, str]) -> None:
+    async def _note_waiting(self, versions: dict[ObjectRef, str]) -> None:
         for use in (await asyncio.to_thread(self._uses.read)).values():
             workflow_id = pod_workflow_id(use.pod.metadata.namespace, use.pod.metadata.name)
             lacks = [each for each in use.needed if versions.get(each[0], ABSENT) == ABSENT]
@@ -201,7 +201,7 @@ class VolumeRefresh:
             self._complaints[meta.uid] = why
             log.warning("pod %s/%s: volumes stay as they are: %s", meta.namespace, meta.name, why)
 
-    async def _tell_waiting(self) -> None:
+    async def _signal_waiting(self) -> None:
         """Signal each waiter for objects that appeared or changed, once for all its objects."""
         waiters = {waiter for ref in self._to_tell for waiter in self._waiting_for.get(ref, ())}
         for waiter in sorted(waiters):

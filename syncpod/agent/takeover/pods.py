@@ -117,7 +117,7 @@ class Takeover:
                 log.warning("workflow %s cannot be taken over yet: %s", workflow_id, error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def ask_which(self, workflow_id: str) -> PodRef | None:
+    async def query_ref(self, workflow_id: str) -> PodRef | None:
         """Query a workflow for its pod. The workflow answers once this worker polls. None = it is gone.
 
         A failed query is retried until it succeeds, and logged once. A query fails if the workflow's tasks fail, the

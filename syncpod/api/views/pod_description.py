@@ -20,7 +20,7 @@ from syncpod.journal.records import EventRecord
 from syncpod.messages.running_steps import PendingStep
 from syncpod.node.orphan_mark import ANNOTATION as ORPHANED
 from syncpod.pod import Container, ContainerState, ContainerStatus, EnvVar, EphemeralContainer, Pod, Probe, VolumeMount
-from syncpod.pod.restart_settings import RestartSettings, restart_settings, says_restarts
+from syncpod.pod.restart_settings import RestartSettings, has_restart_settings, restart_settings
 
 _UNKNOWN: Final = "<unknown>"
 
@@ -127,7 +127,7 @@ def _tail(pod: Pod) -> Iterator[tuple[str, Sequence[str]]]:
     spec = pod.spec
     yield "QoS Class", [pod.status.qos_class or "<unknown>"]
     yield "Restart Policy", [spec.restart_policy or "Always"]
-    if says_restarts(pod.metadata.annotations):
+    if has_restart_settings(pod.metadata.annotations):
         yield "Restart Back-off", [*_restarts(restart_settings(pod.metadata.annotations))]
     if spec.host_network:
         yield "Host Network", ["true"]

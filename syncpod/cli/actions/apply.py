@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 8
 """Maximum number of pods applied at the same time. With many more, a node's answers would come after our timeout."""
-_TELL_SECONDS: Final = 2.0
+_NOTE_SECONDS: Final = 2.0
 """Seconds after which a note says that a node has not answered yet."""
 
 
@@ -97,7 +97,7 @@ async def apply_all(
     failures: list[Failure] = []
     silent: dict[tuple[str, str], list[str]] = {}
     applying = {asyncio.create_task(apply_one(pod)): pod for pod, _ in admissions}
-    telling = asyncio.create_task(_tell_what_takes_long(applying, node))
+    telling = asyncio.create_task(_note_slow_nodes(applying, node))
     for (pod, warnings), answer in zip(admissions, applying, strict=True):
         try:
             one = await answer
@@ -157,9 +157,9 @@ async def _missing_features(client: Client, applied: Applied, served: Collection
     return [reason for reason in reasons if reason.startswith("spec.")]
 
 
-async def _tell_what_takes_long(applying: Mapping[asyncio.Task[Applied], Pod], node: str) -> None:
+async def _note_slow_nodes(applying: Mapping[asyncio.Task[Applied], Pod], node: str) -> None:
     """Print a note, once, about the pods whose nodes have not answered for a while."""
-    await asyncio.sleep(_TELL_SECONDS)
+    await asyncio.sleep(_NOTE_SECONDS)
     waiting = [pod for task, pod in applying.items() if not task.done()]
     if not waiting:
         return

@@ -36,23 +36,23 @@ def try_manifests(manifests: Manifests, node: str, mark: str, *, asks: bool) -> 
     machine = settings()
     require_possible(manifests, machine, asked=node)
     if not manifests.pods:
-        _say_objects(manifests, machine, mark)
+        _print_objects(manifests, machine, mark)
         return
 
     async def work(client: Client) -> None:
-        await _say_all(client, manifests, machine, local_node(node), mark, asks=asks)
+        await _print_all(client, manifests, machine, local_node(node), mark, asks=asks)
 
     session.run(work)
 
 
-def _say_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
+def _print_objects(manifests: Manifests, here: NodeSettings, mark: str) -> None:
     """Print what would happen to the ConfigMaps and Secrets, which have passed `object_apply.require_possible`."""
     if manifests.objects:
         for one in what_would_change(manifests, here):
             say(f"{one.ref.kind.lower()}/{one.ref.name} {one.change}{mark}")
 
 
-async def _say_all(
+async def _print_all(
     client: Client, manifests: Manifests, here: NodeSettings, node: str, mark: str, *, asks: bool
 ) -> None:
     """Print what would happen to each object, each line with `mark` at its end.
@@ -79,7 +79,7 @@ async def _say_all(
             changes.append((admission, change))
     if any(one.stops_all for one in refused):
         raise together(refused, done=False)
-    _say_objects(manifests, here, mark)
+    _print_objects(manifests, here, mark)
     for (pod, warnings), change in changes:
         say(f"pod/{pod.metadata.name} {change}{mark}")
         if change is Change.CREATED:

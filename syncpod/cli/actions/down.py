@@ -80,14 +80,14 @@ def take_down(here: NodeSettings, memory: Path, patience: timedelta | None, *, k
     ended = end_all(directory) + end_guard(directory, here.node)
     if not keep_pods:
         _forget(directory, settings_too=not purge)  # a purge that fails is repeated with the same settings
-    _say_what_is_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
+    _print_left(directory, others, ended=bool(ended), keep_pods=keep_pods)
     if purge:
         purging.purge_cgroups(here)  # first: once the directory has gone, this cannot be repeated
         purging.purge(directory, memory, logs)
         say(f"{directory} removed")
 
 
-def _say_what_is_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
+def _print_left(directory: Path, others: Sequence[str], *, ended: bool, keep_pods: bool) -> None:
     """Print which processes keep running, and a sentence if nothing was ended."""
     if not ended:
         word = "ended" if others else "to end"

@@ -37,14 +37,14 @@ def apply_manifests(manifests: FleetManifests, patience: timedelta | None, state
         end = asyncio.get_running_loop().time() + patience.total_seconds() if patience else None
         await _warn(client, manifests)
         for each in manifests.objects:
-            _say_change(each, await fleet_objects.apply(client, sealing, each))
+            _print_change(each, await fleet_objects.apply(client, sealing, each))
         pods: list[PodChange] = []
         if manifests.pods:
             async for change in fleet_pod_changes.apply(client, manifests.pods):
                 say(f"pod/{change.pod.metadata.name} {change}")
                 pods.append(change)
         for workload in manifests.workloads:
-            _say_change(workload, await fleet_workloads.apply(client, workload))
+            _print_change(workload, await fleet_workloads.apply(client, workload))
         if wait:
             await _until_up(client, manifests.workloads, pods, end)
 
@@ -62,7 +62,7 @@ def try_manifests(manifests: FleetManifests, mark: str, state_dir: str) -> None:
         await _warn(client, manifests)
         failures = list[Failure]()
         for each in manifests.objects:
-            _say_change(each, f"{await fleet_objects.forecast(client, sealing, each)}{mark}")
+            _print_change(each, f"{await fleet_objects.forecast(client, sealing, each)}{mark}")
         if manifests.pods:
             async for change in fleet_pod_changes.forecast(client, manifests.pods):
                 if isinstance(change, Failure):
@@ -71,7 +71,7 @@ def try_manifests(manifests: FleetManifests, mark: str, state_dir: str) -> None:
                     say(f"pod/{change.pod.metadata.name} {change}{mark}")
         for workload in manifests.workloads:
             try:
-                _say_change(workload, f"{await fleet_workloads.forecast(client, workload)}{mark}")
+                _print_change(workload, f"{await fleet_workloads.forecast(client, workload)}{mark}")
             except Failure as failure:
                 failures.append(failure)
         if failures:
@@ -86,7 +86,7 @@ async def _warn(client: Client, manifests: FleetManifests) -> None:
         warn(warning)
 
 
-def _say_change(changed: ConfigMap | Secret | Workload, change: str) -> None:
+def _print_change(changed: ConfigMap | Secret | Workload, change: str) -> None:
     kind = changed.kind
     say(f"{KINDS[kind].resource if kind in KINDS else kind.lower()}/{changed.metadata.name} {change}")
 

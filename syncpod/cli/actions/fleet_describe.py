@@ -10,7 +10,7 @@ from syncpod.api.field_selector import FieldSelector
 from syncpod.cli.console import remark
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import Failure
-from syncpod.cli.fleet_remote_commands import Silent, print_said, said_there
+from syncpod.cli.fleet_remote_commands import Silent, output_on, print_output
 from syncpod.cli.input.kind_words import OBJECTS, PODS
 from syncpod.cli.listing import selecting
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
@@ -99,13 +99,13 @@ async def describe_pod(
         return
     try:
         words = ["describe", "pod", found.name, f"--namespace={namespace}"]
-        code, out, err = await said_there(client, found.node, words)
+        code, out, err = await output_on(client, found.node, words)
     except Silent as silent:
         if (pod := await unheard(client, found, silent=str(silent))) is None:
             raise
         descriptions.show(unheard_pod.described(pod, datetime.now(UTC)))
         return
     descriptions.begin()
-    print_said(out, err)
+    print_output(out, err)
     if code:
         raise Failure("", code)

@@ -11,11 +11,11 @@ from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
 from syncpod.cli.fleet_remote_commands import (
     Silent,
-    asks_for_the_past,
-    print_said,
+    needs_journal,
+    output_on,
+    output_on_all,
+    print_output,
     print_there,
-    said_by_all,
-    said_there,
 )
 from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.temporal import fleet, fleet_workloads
@@ -52,15 +52,15 @@ def explain_pod_of_fleet(words: Sequence[str], namespace: str, node: str, flags:
 async def explain_node(client: Client, name: str, flags: Sequence[str]) -> None:
     """Print the explanation of a node, from its own journal, or from what the fleet knows of it. Raises Failure."""
     node, is_json = await fleet.view(client, name), "--output=json" in flags
-    if node.presence == "Unknown" and not asks_for_the_past(flags):
-        _say_what_is_known_of_node(node, is_json=is_json)
+    if node.presence == "Unknown" and not needs_journal(flags):
+        _print_known_node(node, is_json=is_json)
         return
     try:
         await print_there(client, node, ["explain", "node", *flags])
     except Silent as silent:
-        if asks_for_the_past(flags):
+        if needs_journal(flags):
             raise
-        _say_what_is_known_of_node(node, str(silent), is_json=is_json)
+        _print_known_node(node, str(silent), is_json=is_json)
 
 
 async def explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
@@ -72,10 +72,10 @@ async def explain_pod(client: Client, words: Sequence[str], namespace: str, node
         if found.placed is not None and not found.placed.refusal:  # a node's own pod may be meant
             require_taken(found)
     except OnNoNode as waits:
-        _say_why_on_no_node(waits, namespace, is_json="--output=json" in flags)
+        _print_on_no_node(waits, namespace, is_json="--output=json" in flags)
         return
     except NotTaken as untaken:
-        _say_why_untaken(untaken.node, untaken.placed, is_json="--output=json" in flags)
+        _print_untaken(untaken.node, untaken.placed, is_json="--output=json" in flags)
         return
     except NotInFleet as missing:
         kind, name = kind_and_name(words)
@@ -83,28 +83,28 @@ async def explain_pod(client: Client, words: Sequence[str], namespace: str, node
             if node:
                 raise
             (workload,) = await fleet_workloads.views(client, kind, namespace, [name])
-            _say_why_none(workload, is_json="--output=json" in flags)
+            _print_without_pods(workload, is_json="--output=json" in flags)
             return
-        await _ask_all(client, await fleet.views(client), ["explain", name, *flags], missing)
+        await _explain_on_all(client, await fleet.views(client), ["explain", name, *flags], missing)
         return
-    if not asks_for_the_past(flags) and (pod := await unheard(client, found)) is not None:
-        _say_what_is_known(pod, is_json="--output=json" in flags)
+    if not needs_journal(flags) and (pod := await unheard(client, found)) is not None:
+        _print_known(pod, is_json="--output=json" in flags)
         return
     try:
         await print_there(client, found.node, ["explain", found.name, *flags])
     except Silent as silent:
-        if asks_for_the_past(flags) or (pod := await unheard(client, found, silent=str(silent))) is None:
+        if needs_journal(flags) or (pod := await unheard(client, found, silent=str(silent))) is None:
             raise
-        _say_what_is_known(pod, is_json="--output=json" in flags)
+        _print_known(pod, is_json="--output=json" in flags)
 
 
-def _say_what_is_known(pod: UnheardPod, *, is_json: bool) -> None:
+def _print_known(pod: UnheardPod, *, is_json: bool) -> None:
     """Print the fleet's own records of a pod whose node does not answer."""
     now = datetime.now(UTC)
     say(json.dumps(explained_document(pod, now), indent=4) if is_json else "\n".join(explained(pod, now)))
 
 
-def _say_what_is_known_of_node(node: FleetNodeView, silent: str = "", *, is_json: bool) -> None:
+def _print_known_node(node: FleetNodeView, silent: str = "", *, is_json: bool) -> None:
     """Print the fleet's own records of a node that is Unknown, or that did not answer for the reason `silent`."""
     now = datetime.now(UTC)
     known = explained_node_document(node, now, silent) if is_json else explained_node(node, now, silent)
@@ -129,7 +129,7 @@ async def _explain_failed(
     if not pod or node not in ("", where):
         return False
     try:
-        code, out, err = await said_there(client, await fleet.view(client, where), ["explain", pod, *flags])
+        code, out, err = await output_on(client, await fleet.view(client, where), ["explain", pod, *flags])
     except Failure as failure:
         code, out, err = 1, "", str(failure)
     if code > 1:
@@ -137,11 +137,11 @@ async def _explain_failed(
     if code:
         remark(f"Note: pod {pod} cannot be explained: {err.strip().removeprefix('syncpod: ')}")
         return False
-    print_said(out, err)
+    print_output(out, err)
     return True
 
 
-def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> None:
+def _print_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> None:
     """Print why a node has not taken a pod that is placed on it; the node's journal has nothing about the pod."""
     now = datetime.now(UTC)
     if is_json:
@@ -150,7 +150,7 @@ def _say_why_untaken(node: FleetNodeView, pod: PlacedPod, *, is_json: bool) -> N
         say("\n".join(untaken_pod.explained(node, pod, now)))
 
 
-def _say_why_on_no_node(waits: OnNoNode, namespace: str, *, is_json: bool) -> None:
+def _print_on_no_node(waits: OnNoNode, namespace: str, *, is_json: bool) -> None:
     """Print why no node has a pod yet."""
     if not is_json:
         say("\n".join(explained_without_node(namespace, waits.pod, waits.why)))
@@ -159,7 +159,7 @@ def _say_why_on_no_node(waits: OnNoNode, namespace: str, *, is_json: bool) -> No
     say(json.dumps({**named, "status": "Pending", "why": [waits.why]}, indent=4))
 
 
-def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:
+def _print_without_pods(workload: WorkloadView, *, is_json: bool) -> None:
     """Print why no node has a pod of a workload."""
     if not is_json:
         say("\n".join(lines(workload)))
@@ -169,13 +169,13 @@ def _say_why_none(workload: WorkloadView, *, is_json: bool) -> None:
     say(json.dumps({**named, "pods": [], "why": list(found.why), "next": found.next}, indent=4))
 
 
-async def _ask_all(client: Client, nodes: Sequence[FleetNodeView], words: list[str], missing: Failure) -> None:
+async def _explain_on_all(client: Client, nodes: Sequence[FleetNodeView], words: list[str], missing: Failure) -> None:
     """Print the explanation of each node whose journal has the pod, and a note for each node that did not answer.
 
     Raises Failure if no journal has the pod.
     """
     answers, silent = 0, []
-    for node, answer in await said_by_all(client, nodes, words):
+    for node, answer in await output_on_all(client, nodes, words):
         if isinstance(answer, Failure):
             silent.append(f"Note: {answer}")
         elif answer[0] == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from syncpod.cli.actions.install import remove, show, tell_of_login, write
+from syncpod.cli.actions.install import enable_linger, remove, show, write
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import BadInput
 from syncpod.cli.machine import dev_server, fleet_processes, systemd
@@ -47,7 +47,7 @@ def install_fleet(listen: str, names: Sequence[str], state_dir: str, *, only_pri
     changed = write(directory, units)
     systemd.start([each for each in (SERVER, FLEET_WORKER, FLEET_GATE) if each in units], changed)
     say(f"the fleet of {directory} is served by {', '.join(sorted(units))}")
-    tell_of_login()
+    enable_linger()
 
 
 def uninstall_fleet(state_dir: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from syncpod.api.views.text import columns
 from syncpod.cli.console import remark, say
 from syncpod.cli.failure import Failure
-from syncpod.cli.fleet_remote_commands import said_by_all
+from syncpod.cli.fleet_remote_commands import output_on_all
 from syncpod.cli.temporal import fleet
 from syncpod.cli.temporal.fleet_pods import FoundPod, NotTaken, require_taken
 
@@ -99,7 +99,7 @@ def _rows(
 
     async def work(client: Client) -> tuple[list[list[str]], list[str], _Pods]:
         found, trouble, views = [], [], await fleet.views(client, nodes)
-        for one, answer in await said_by_all(client, views, words):
+        for one, answer in await output_on_all(client, views, words):
             if isinstance(answer, Failure):
                 trouble.append(str(answer))
             elif answer[0]:

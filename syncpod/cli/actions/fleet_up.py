@@ -45,7 +45,7 @@ def start_fleet(listen: str, names: list[str] | None, ports: Ports, state_dir: s
     except KeyboardInterrupt:
         remark(f"\n{_what_runs(state_dir)}")
         raise typer.Exit(INTERRUPTED) from None
-    _tell_what_next(here.state_dir, server)
+    _print_next_steps(here.state_dir, server)
 
 
 def end_fleet(state_dir: str) -> None:
@@ -87,7 +87,7 @@ def _what_runs(state_dir: str) -> str:
     return f"Running: {', '.join(found)}; `{program()} fleet down` ends them, `{program()} fleet up` continues."
 
 
-def _tell_what_next(directory: Path, server: Server) -> None:
+def _print_next_steps(directory: Path, server: Server) -> None:
     """Print where the fleet is served, and how a node joins."""
     record, gate = read_gate_record(fleet_directory(directory)), running_fleet_process(directory, "gate")
     listen = gate.listen if gate is not None else ""

@@ -51,7 +51,7 @@ def install_node(state_dir: str, *, only_print: bool) -> None:
     end_all(directory)
     systemd.start([name for name in (SERVER, RUNTIME, WORKER) if name in units], changed)
     say(f"node/{worker.node} is served by {', '.join(sorted(units))}")
-    tell_of_login()
+    enable_linger()
 
 
 def uninstall_node(state_dir: str) -> None:
@@ -108,7 +108,7 @@ def remove(directory: Path, names: Iterable[str]) -> list[str]:
     return removed
 
 
-def tell_of_login() -> None:
+def enable_linger() -> None:
     """Let a user's units start at boot, and print a note if that is not possible."""
     if not systemd.is_system() and (why := systemd.linger()):
         remark(

@@ -53,7 +53,7 @@ class Chosen:
         return self.namespace in (None, namespace) and (not self.names or name in self.names)
 
 
-def tell_what_lacks(chosen: Chosen, found: Sequence[TopContainer], silent: Sequence[tuple[str, str]]) -> None:
+def note_missing(chosen: Chosen, found: Sequence[TopContainer], silent: Sequence[tuple[str, str]]) -> None:
     """Print a note about pods without a measurement. Raises Failure for named pods that do not run here."""
     for name, why in silent:
         remark(f"Note: pod {name} is not measured: {why}")

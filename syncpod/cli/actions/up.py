@@ -15,7 +15,7 @@ from syncpod.api.views.pod_columns import HEADER
 from syncpod.cli import local_processes
 from syncpod.cli.actions.apply import apply_all
 from syncpod.cli.actions.up_checks import checked, cluster_of
-from syncpod.cli.actions.up_texts import exports, how_to_go_on, not_followed, tell, tell_what_next, what_runs
+from syncpod.cli.actions.up_texts import exports, how_to_go_on, not_followed, print_next_steps, tell, what_runs
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
@@ -138,7 +138,7 @@ def start_all(start: CheckedStart) -> None:
         what = how_to_go_on(admissions) if begun else what_runs(here, admissions)
         remark("\n".join(["", *exports(here, None), what]))
         raise typer.Exit(INTERRUPTED) from None
-    tell_what_next(here, server, admissions)
+    print_next_steps(here, server, admissions)
 
 
 def _read(

@@ -75,7 +75,7 @@ def not_followed(directory: str) -> str:
     )
 
 
-def tell_what_next(here: NodeSettings, server: local_processes.Server, admissions: list[Admission]) -> None:
+def print_next_steps(here: NodeSettings, server: local_processes.Server, admissions: list[Admission]) -> None:
     """Print useful next commands, and the commands that end everything."""
     say()
     for line in exports(here, server):

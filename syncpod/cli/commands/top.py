@@ -78,7 +78,7 @@ def pod(given: TopPodOptions) -> None:
     """
     names, namespace, conditions = _chosen(given)
 
-    from syncpod.cli.actions.top import Chosen, Table, _measured, tell_what_lacks, watch_pods
+    from syncpod.cli.actions.top import Chosen, Table, _measured, note_missing, watch_pods
 
     chosen = Chosen(namespace, names, conditions)
     table = Table(given.containers, given.all_namespaces, given.sort_by, given.with_sum, not given.no_headers)
@@ -90,7 +90,7 @@ def pod(given: TopPodOptions) -> None:
     if found:
         say("\n".join(table.lines(found)))
     silent = [(name, why) for space, name, why in measured.unmeasured if chosen.may_have(space, name)]
-    tell_what_lacks(chosen, found, silent)
+    note_missing(chosen, found, silent)
 
 
 def fleet_pod(given: TopPodOptions) -> None:

@@ -34,7 +34,7 @@ def pods_at_rest(
     with ThreadPoolExecutor(1) as other:  # the caller's thread may have a loop of its own
         running = other.submit(asyncio.run, _running(worker)).result()
     return [
-        marked(_told_last(state_dir, pod), NO_WORKFLOW)
+        marked(_last_recorded(state_dir, pod), NO_WORKFLOW)
         for pod in running
         if namespace in (None, pod.namespace)
         and (not names or pod.name in names)
@@ -52,7 +52,7 @@ async def _running(worker: WorkerRecord) -> list[PodInRuntime]:
     return [pod for pod in inventory.pods.values() if pod.is_alive]
 
 
-def _told_last(state_dir: Path, pod: PodInRuntime) -> dict[str, Any]:
+def _last_recorded(state_dir: Path, pod: PodInRuntime) -> dict[str, Any]:
     names = (each.labels.get(CONTAINER_NAME_LABEL, each.id) for each in pod.containers)
     bare = bare_pod(pod.namespace, pod.name, pod.uid, names)
     return recorded_pod(state_dir, pod_workflow_id(pod.namespace, pod.name), pod.uid) or bare

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Standing = Literal["open", "another", "none"]
 """The owner of a pod's name. "open": the pod's own open workflow, as far as is known. "another": another pod with an
-open workflow, or another orphan that gets the name (`told_apart`). "none": no pod has an open workflow of this name."""
+open workflow, or another orphan that gets the name (`with_one_heir`). "none": no open workflow has the name."""
 
 _AT_ONCE: Final = 50
 
@@ -128,7 +128,7 @@ async def chosen(
             return FoundOrphan(pod, record if fits else None, await standing_of(client, pod))
 
     async def orphans(key: tuple[str, str]) -> list[FoundOrphan]:
-        return told_apart(await asyncio.gather(*map(orphan, by_name[key])))
+        return with_one_heir(await asyncio.gather(*map(orphan, by_name[key])))
 
     groups = await asyncio.gather(*map(orphans, keys))
     without = [each for group in groups for each in group if each.standing != "open"]
@@ -167,7 +167,7 @@ def _present(named: Sequence[tuple[str, str]], there: Collection[tuple[str, str]
     return keys
 
 
-def told_apart(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
+def with_one_heir(namesakes: Sequence[FoundOrphan]) -> list[FoundOrphan]:
     """Return the pods of one name, with the standing "none" for at most one of them: only one pod can get the name.
 
     The newest pod without a workflow gets it, or rather the newest with running containers, if there is one. The

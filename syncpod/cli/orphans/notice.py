@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from syncpod.api.views.text import printable
 from syncpod.cli.console import first_few, program
 from syncpod.cli.failure import Failure
-from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, told_apart
+from syncpod.cli.orphans.found_orphans import FoundOrphan, Standing, standing_of, with_one_heir
 from syncpod.cli.temporal import session
 from syncpod.cli.temporal.pod_source import TemporalPods
 from syncpod.cri.client import CriClient
@@ -76,7 +76,7 @@ async def _find(client: Client, runtime: CriRuntime, worker: WorkerRecord) -> li
     for orphan in orphans:
         if (now := after.pods.get(orphan.pod.uid)) is not None and now.is_alive:
             by_name.setdefault((now.namespace, now.name), []).append(replace(orphan, pod=now))
-    found = [each.called for _, namesakes in sorted(by_name.items()) for each in told_apart(namesakes)]
+    found = [each.called for _, namesakes in sorted(by_name.items()) for each in with_one_heir(namesakes)]
     listed = {each.id for each in before.nameless}
     return [*found, *(printable(f"{each.kind}/{each.id[:13]}") for each in after.nameless if each.id in listed)]
 

@@ -77,7 +77,7 @@ class Forwarder:
         """
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(self._end_connections)
-            stack.enter_context(_until_told(self._over))
+            stack.enter_context(_until_interrupted(self._over))
             for port in ports:
                 for server in await self._listen(addresses, port):
                     stack.callback(server.close)
@@ -139,7 +139,7 @@ class Forwarder:
 
 
 @contextlib.contextmanager
-def _until_told(over: asyncio.Future[None]) -> Iterator[None]:
+def _until_interrupted(over: asyncio.Future[None]) -> Iterator[None]:
     """Let SIGINT and SIGTERM end the forwarding; a signal that this process ignores stays ignored.
 
     (SIGINT is never ignored: see `syncpod.cli.streams.interrupts`.)

@@ -32,7 +32,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from syncpod.api.views.durations import age
 from syncpod.cli.console import remark
 from syncpod.cli.failure import Failure
-from syncpod.cli.temporal.liveness import heard_on
+from syncpod.cli.temporal.liveness import liveness_on
 from syncpod.cli.temporal.session import address_of, refused
 from syncpod.cli.temporal.stuck_fleet import failed_tries, taken_by_another, without_a_key
 from syncpod.cli.temporal.updates import AGAIN, PAUSE_SECONDS, refused_because, stop_if_cancelled
@@ -129,7 +129,7 @@ async def update_with_start(
 
 async def silence(client: Client, workflow_id: str = "") -> str:
     """Return why an answer is late: a sentence about the fleet's workers, or the workflow. Raises RPCError."""
-    life = await heard_on(client, FLEET_QUEUE)
+    life = await liveness_on(client, FLEET_QUEUE)
     if life.lives:
         if workflow_id and (failed := await _failed_tries(client, workflow_id)) > 1:
             return (
@@ -194,7 +194,7 @@ async def _patiently(
         except RPCError as error:
             if error.status not in _LATE and not is_busy_workflow(error):
                 raise
-        life = await heard_on(client, FLEET_QUEUE)
+        life = await liveness_on(client, FLEET_QUEUE)
         heard = loop.time() if life.lives else heard
         may_return = life.heard is None and loop.time() < heard + RETURN_SECONDS
         if not (life.lives or may_return) or (patience is not None and loop.time() > began + patience):

@@ -75,7 +75,7 @@ async def _nodes(client: Client, names: Sequence[str], form: Form) -> FoundObjec
 async def _pods(client: Client, names: Sequence[str], form: Form) -> FoundObjects:
     nodes = await fleet.views(client)
     everywhere = [(node.name, pod) for node in nodes for pod in node.placed]
-    placed = [(node, pod) for node in nodes for pod in node.placed if _is_asked_for(pod, names, form)]
+    placed = [(node, pod) for node in nodes for pod in node.placed if _is_requested(pod, names, form)]
     wanted: Mapping[tuple[str, str, str], dict[str, Any]] = {}
     if form.needs_documents:
         wanted = await fleet_pods.wanted_pods(client, {node.name for node, _ in placed})
@@ -101,7 +101,7 @@ async def _pods(client: Client, names: Sequence[str], form: Form) -> FoundObject
     return found
 
 
-def _is_asked_for(pod: PlacedPod, names: Sequence[str], form: Form) -> bool:
+def _is_requested(pod: PlacedPod, names: Sequence[str], form: Form) -> bool:
     return form.namespace in (None, pod.namespace) and (not names or pod.name in names)
 
 

@@ -126,7 +126,7 @@ async def unserved_queue(client: Client) -> str:
     return node_task_queue(node)
 
 
-async def heard_on(client: Client, queue: str) -> Liveness:
+async def liveness_on(client: Client, queue: str) -> Liveness:
     """Return whether a worker of a task queue is alive, judged by the server's records alone. Raises RPCError."""
     return judge(await _signs_on(client, queue), datetime.now(UTC))
 

@@ -130,7 +130,7 @@ class Supervisor:
         except OSError as error:
             raise StartFailed(f"open log {self._spec.log_path}: {error.strerror}") from error
         self._streams = OwnStreams(
-            self._spec, self._watch, self._log, said=self._tell_attached, moved=self._set_interests
+            self._spec, self._watch, self._log, said=self._send_attached, moved=self._set_interests
         )
         stdio = self._streams.make()
         go_reading, go_writing = os.pipe()
@@ -212,7 +212,7 @@ class Supervisor:
 
     # Connected clients.
 
-    def _tell_attached(self, packet: bytes) -> None:
+    def _send_attached(self, packet: bytes) -> None:
         for connection in [each for each in self._connections if each.attached]:
             self._send(connection, packet)
 
@@ -359,7 +359,7 @@ class Supervisor:
         self._last_word = Word.ENDED + format_ended(ended)
         for connection in list(self._connections):
             self._send(connection, self._last_word)
-        self._say_farewell()
+        self._flush_attached()
         # No other process has the exit code for a later server. Give up only if the container was removed.
         while not recorded and self._directory.exists():
             self._watch.handle(_RECORD_AGAIN_SECONDS)
@@ -414,7 +414,7 @@ class Supervisor:
                 killed = True
         return killed
 
-    def _say_farewell(self) -> None:
+    def _flush_attached(self) -> None:
         """Give attached clients a moment to read the last output; the end is already recorded."""
         deadline = time.monotonic() + _FAREWELL_SECONDS
         while any(each.unsent for each in self._connections) and time.monotonic() < deadline:

@@ -164,7 +164,7 @@ async def part(websocket: WebSocket, reading: asyncio.Task[None]) -> None:
 
     The client's close ends `reading`.
     """
-    closing = asyncio.create_task(websocket.say_goodbye())
+    closing = asyncio.create_task(websocket.send_close())
     try:
         await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait({reading}, timeout=CLOSING_SECONDS)

@@ -137,7 +137,7 @@ class StreamingServer:
                     await self._serve(request, socket)
             except Refused as refused:
                 await socket.write(refused.response())
-                await socket.hear_out()
+                await socket.read_to_end()
         except ConnectionError:
             return  # the client has gone
         except Exception:
@@ -195,7 +195,7 @@ class StreamingServer:
             await forward_over_channels(content.connect, content.ports, websocket, dialect)
         else:
             await forward_over_spdy(content.connect, Tunnel(websocket))
-            await websocket.say_goodbye()
+            await websocket.send_close()
 
     async def _over_spdy(
         self, content: RemoteCommand | PortForward, token: str, request: Request, socket: Socket

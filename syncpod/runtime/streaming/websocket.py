@@ -116,7 +116,7 @@ class WebSocket:
         """Wait until the kernel has all sent data. Raises ConnectionError once the client has disconnected."""
         await self._socket.flush()
 
-    async def say_goodbye(self) -> None:
+    async def send_close(self) -> None:
         """Send a close frame, unless one was sent, and wait until it is sent; the client's answer ends `messages`."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1000)

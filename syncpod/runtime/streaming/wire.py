@@ -87,7 +87,7 @@ class Socket:
             return False
         return True
 
-    async def hear_out(self) -> None:
+    async def read_to_end(self) -> None:
         """End our side, and discard data that still arrives, since a reset could lose data that we have sent."""
         with contextlib.suppress(TimeoutError, OSError):
             self._writer.write_eof()
