@@ -61,6 +61,8 @@ async def test_a_workload_without_pods_is_explained_and_an_unknown_one_is_not_fo
     assert "spec.replicas is 0" in capsys.readouterr().out
     await explain_pod(client, ["deployment", "web"], "default", "", ["--output=json"])
     assert '"spec.replicas is 0"' in capsys.readouterr().out
+    with pytest.raises(Failure, match=r'^no pods of deployments.apps "web" found in the fleet$'):
+        await explain_pod(client, ["deployment", "web"], "default", "", ["--since=1h"])
     with pytest.raises(Failure, match=r'deployments.apps "other" not found in the fleet'):
         await explain_pod(client, ["deployment", "other"], "default", "", [])
 
@@ -95,6 +97,8 @@ async def test_a_pod_whose_node_has_not_answered_is_not_said_to_be_unknown(
     await explain_pod(cast(Client, None), ["web-1"], "default", "", ["--output=json"])
     said = json.loads(capsys.readouterr().out)
     assert (said["node"], said["status"], said["why"]) == ("n1", "Pending", ["node n1 has not answered yet"])
+    with pytest.raises(Failure, match=r"^pod web-1 is on no node yet: node n1 has not answered yet"):
+        await explain_pod(cast(Client, None), ["web-1"], "default", "", ["--namespace=default", "--at=14:02"])
     asked.clear()
     with pytest.raises(fleet_pods.NotInFleet):
         await fleet_pods.find_pod(cast(Client, None), ["web-db"], "default")

@@ -226,7 +226,11 @@ def selectable(asked: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> list[
             FleetNodeView(
                 name=node,
                 placed=tuple(
-                    PlacedPod(name=each["metadata"]["name"], namespace=each["metadata"].get("namespace", "default"))
+                    PlacedPod(
+                        name=each["metadata"]["name"],
+                        namespace=each["metadata"].get("namespace", "default"),
+                        state="taken",
+                    )
                     for each in pods
                 ),
             )
@@ -339,7 +343,9 @@ def test_a_named_pod_of_another_namespace_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [["default", "web", "12m", "3Mi", "n1"], ["other", "db", "9m", "1Mi", "n1"]]
-    monkeypatch.setattr(top_action, "_rows", lambda *_: ([*rows], [], {("default", "idle")}))
+    placed = [PlacedPod(name="idle", state="taken"), PlacedPod(name="web", namespace="other", state="refused")]
+    found = [FoundPod(FleetNodeView(name="n1"), each.name, each) for each in placed]
+    monkeypatch.setattr(top_action, "_rows", lambda *_: ([*rows], [], found))
     with pytest.raises(Failure) as missing:
         fleet_pod(TopPodOptions(["web", "db", "idle"]))
     assert str(missing.value).splitlines() == [

@@ -64,14 +64,20 @@ async def explain_node(client: Client, name: str, flags: Sequence[str]) -> None:
 
 
 async def explain_pod(client: Client, words: Sequence[str], namespace: str, node: str, flags: Sequence[str]) -> None:
-    """Print the explanation of the pod's node, or of each node that had such a pod. Raises Failure."""
+    """Print the explanation of the pod's node, or of each node that had such a pod. Raises Failure.
+
+    The fleet's own records are of now: with flags for a part of the past, only journals answer.
+    """
+    of_the_past = needs_journal(flags)
     if await _explain_failed(client, words, namespace, node, flags):
         return
     try:
         found = await find_pod(client, words, namespace, node, unwell=True)
-        if found.placed is not None and not found.placed.refusal:  # a node's own pod may be meant
+        if not of_the_past and found.placed is not None and not found.placed.refusal:  # a node's own pod may be meant
             require_taken(found)
     except OnNoNode as waits:
+        if of_the_past:
+            raise
         _print_on_no_node(waits, namespace, is_json="--output=json" in flags)
         return
     except NotTaken as untaken:
@@ -80,20 +86,20 @@ async def explain_pod(client: Client, words: Sequence[str], namespace: str, node
     except NotInFleet as missing:
         kind, name = kind_and_name(words)
         if kind in TEMPLATED:
-            if node:
+            if node or of_the_past:
                 raise
             (workload,) = await fleet_workloads.views(client, kind, namespace, [name])
             _print_without_pods(workload, is_json="--output=json" in flags)
             return
         await _explain_on_all(client, await fleet.views(client), ["explain", name, *flags], missing)
         return
-    if not needs_journal(flags) and (pod := await unheard(client, found)) is not None:
+    if not of_the_past and (pod := await unheard(client, found)) is not None:
         _print_known(pod, is_json="--output=json" in flags)
         return
     try:
         await print_there(client, found.node, ["explain", found.name, *flags])
     except Silent as silent:
-        if needs_journal(flags) or (pod := await unheard(client, found, silent=str(silent))) is None:
+        if of_the_past or (pod := await unheard(client, found, silent=str(silent))) is None:
             raise
         _print_known(pod, is_json="--output=json" in flags)
 

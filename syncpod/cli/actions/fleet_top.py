@@ -55,8 +55,8 @@ def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
 
     found, trouble, placed = _rows(words, len(head) + len(_MEASURES), request.nodes, state_dir)
     if names:
-        untaken = [] if request.nodes else [one for one in placed if one.placed is not None and one.placed.is_untaken]
-        others = {(request.namespace, one.name, one.node.name) for one in untaken}
+        given = [] if request.nodes else [(each, one.node.name) for one in placed if (each := one.placed) is not None]
+        others = {(each.namespace, each.name, node) for each, node in given if each.is_untaken}
         found = [row for row in found if (row[0], row[1], row[-1]) not in others]
         trouble += _missing(names, found, placed, request.namespace)
         head = head[1:]
