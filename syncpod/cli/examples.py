@@ -356,7 +356,10 @@ EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 }
 
 NOTES: Final[Mapping[str, str]] = {
-    "exec": "The exit code is the command's. It is also 1 if the command could not be run, and 2 for wrong input.",
+    **dict.fromkeys(
+        ("exec", "fleet exec"),
+        "The exit code is the command's. It is also 1 if the command could not be run, and 2 for wrong input.",
+    ),
     "wait": "Exit codes: 0 all pods meet it, 1 a timeout or a pod that does not exist, 2 wrong input.",
     "top": "Both ask only this machine: its runtime and its kernel. Neither needs the Temporal server.",
     "adopt": "Exit codes: 0 all are adopted, 1 at least one could not be adopted, 2 wrong input.",

@@ -230,6 +230,14 @@ REFUSED: Final = (
     ("convert -f pod.yaml", "'convert' is not a command here: a manifest is v1"),
     ("describe pod web --show-events=false", "No such option: --show-events: the events are the last part of what is"),
     ("describe pod web -o yaml", "No such option: -o: `syncpod get POD -o yaml` prints the object"),
+    ("fleet apply -f pod.yaml --validate=false", "--validate: manifests are always checked strictly"),
+    ("describe pods -A", "No such option: -A: it describes those of one namespace, -n NAME: `syncpod get pods -A`"),
+    ("fleet describe pods -A", "No such option: -A: it describes those of one namespace, -n NAME: `syncpod fleet get"),
+    ("delete pod web -o name", "No such option: -o: it prints a line with kind and name for each object: leave it out"),
+    ("top node -l a=b", "No such option: -l: this machine's node is the only one here: leave it out"),
+    ("fleet top nodes -l a=b", "No such option: -l: name the nodes: `syncpod fleet get nodes -l SELECTOR -o name`"),
+    ("top pods --field-selector=spec.nodeName=a", "No such option: --field-selector: name the pods: `syncpod get"),
+    ("drain n1 --skip-wait-for-delete-timeout=5", "No such option: --skip-wait-for-delete-timeout: each pod is waited"),
     ("alpha events", "'alpha' is not a command here: no command is in stages"),
 )
 """The refused commands, each with the beginning of the answer."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from syncpod.cli.input.kubectl_words import arranged
 from syncpod.cli.main import run
 from syncpod.cli.program import program
 
@@ -42,6 +43,12 @@ def parsed(line: str) -> dict[str, Any]:
 )
 def test_a_boolean_flag_may_have_a_value(line: str, same: str) -> None:
     assert parsed(line) == parsed(same)
+
+
+@pytest.mark.parametrize("command", ["apply", "fleet apply"])
+def test_flags_that_change_nothing_are_left_out(command: str) -> None:
+    line = [*command.split(), "-f", "pod.yaml"]
+    assert arranged(program(), [*line, "--server-side", "--force-conflicts", "--validate=strict"]) == line
 
 
 def _commands(group: Any, *before: str) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -21,7 +21,7 @@ from syncpod.cli.commands.delete import DeleteOptions, fleet_delete
 from syncpod.cli.commands.describe import DescribeOptions, fleet_describe
 from syncpod.cli.commands.explain import ExplainOptions, explain, fleet_explain
 from syncpod.cli.commands.logs import LogsOptions, fleet_logs
-from syncpod.cli.commands.top import TopPodOptions, fleet_pod
+from syncpod.cli.commands.top import TopNodeOptions, TopPodOptions, fleet_node, fleet_pod
 from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.manual import commands_of
 from syncpod.cli.program import program
@@ -295,7 +295,7 @@ def test_as_many_pods_are_followed_as_max_log_requests_says(
     monkeypatch.setattr(interrupts, "enable", lambda: None)
     with pytest.raises(BadInput, match=r"^2 pods would be followed, but at most 1 may be: raise --max-log-requests"):
         fleet_logs(LogsOptions(selector="app=web", follow=True, max_log_requests=1))
-    with pytest.raises(BadInput, match=r"^--max-log-requests: must be 1 or more containers"):
+    with pytest.raises(BadInput, match=r"^--max-log-requests: must be 1 or more"):
         fleet_logs(LogsOptions(selector="app=web", follow=True, max_log_requests=0))
     assert selectable == []
 
@@ -331,6 +331,17 @@ def test_the_sum_of_all_nodes_is_in_the_last_line(
     assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [
         *rows, ["________", "________"], ["1002m", "1003Mi"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("by", "names"), [("", "n1 n2 n3"), ("cpu", "n2 n1 n3"), ("memory", "n3 n1 n2")])
+def test_nodes_are_sorted_by_their_usage(
+    by: str, names: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {"n3": "9m 0% 1000Mi 9%", "n1": "12m 1% 300Mi 3%", "n2": "990m 9% 20Mi 1%"}
+    rows = [[name, *cells.split(), name] for name, cells in table.items()]
+    monkeypatch.setattr(top_action, "_rows", lambda *_: ([*rows], [], set()))
+    fleet_node(TopNodeOptions(sort_by=by))
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == names.split()
 
 
 @pytest.mark.parametrize("options", [{"selector": "app=web"}, {"all_namespaces": True}])

@@ -15,7 +15,7 @@ from temporalio.client import Client
 from syncpod.cli.actions import fleet_describe
 from syncpod.cli.description import Descriptions
 from syncpod.cli.failure import BadInput
-from syncpod.cli.input.fleet_names import names_of_kinds
+from syncpod.cli.input.fleet_names import fleet_names
 from syncpod.cli.input.kind_words import NODES, PODS
 from syncpod.cli.main import run
 from syncpod.cli.temporal import fleet, fleet_lists, fleet_objects, fleet_workloads
@@ -111,13 +111,13 @@ def test_all_kinds_are_one_list_of_documents(capsys: pytest.CaptureFixture[str])
 
 def test_no_kind_is_taken_for_another() -> None:
     kinds = {**NODES, **PODS}
-    assert names_of_kinds(["no,all,pods"], kinds, "those", ["Pod"]) == {"Node": [], "Pod": []}
-    for word in ("pods,", "pods,web", "alles"):
-        with pytest.raises(BadInput, match=r"^KIND: must be those, not "):
-            names_of_kinds([word], kinds, "those", ["Pod"])
+    assert fleet_names(["no,all,pods"], kinds, "those", every=["Pod"]) == {"Node": [], "Pod": []}
+    for word in ("pods,", "pods,web", "alles", ""):
+        with pytest.raises(BadInput, match=r"^KIND: must be those, not [^ ]"):
+            fleet_names([word], kinds, "those", every=["Pod"])
     for line, meant in ((["pdos"], "pods"), (["pods,nods"], "nodes"), (["pdo/web"], "pod")):
         with pytest.raises(BadInput, match=f": did you mean {meant}\\?$"):
-            names_of_kinds(line, kinds, "those", ["Pod"])
+            fleet_names(line, kinds, "those", every=["Pod"])
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ from tests.node.test_log_lines import record
     ("flags", "sentence"),
     [
         (("--tail", "-2"), "--tail: must be 0 or more lines"),
-        (("--limit-bytes", "-1"), "--limit-bytes: must be 1 or more bytes"),
-        (("--max-log-requests", "0"), "--max-log-requests: must be 1 or more containers"),
+        (("--limit-bytes", "-1"), "--limit-bytes: must be 0 or more bytes"),
+        (("--max-log-requests", "0"), "--max-log-requests: must be 1 or more"),
         (("-c", "a", "--all-containers"), "either --container or --all-containers"),
     ],
 )
@@ -52,7 +52,7 @@ def test_wrong_flags_are_refused_in_a_sentence(flags: Sequence[str], sentence: s
     ("words", "container"), [(["web"], ""), (["pod", "web"], ""), (["pod/web"], ""), (["web", "app"], "app")]
 )
 def test_a_pod_is_named_with_its_kind_or_before_its_container(words: list[str], container: str) -> None:
-    given, conditions = logs._checked(logs.LogsOptions(words))
+    given, conditions = logs._checked(logs.LogsOptions(words), "syncpod")
     assert (logs._pod(given, conditions), given.container) == ("web", container)
 
 

@@ -76,13 +76,15 @@ def print_pod_usage(request: PodUsageRequest, state_dir: str) -> None:
         raise Failure("\n".join(trouble))
 
 
-def print_node_usage(names: Sequence[str], state_dir: str, *, headers: bool) -> None:
-    """Print the usage of the named nodes, or of all.
+def print_node_usage(names: Sequence[str], state_dir: str, *, sort_by: str, headers: bool) -> None:
+    """Print the usage of the named nodes, or of all, as `PodUsageRequest.sort_by` says.
 
     Raises BadInput, and Failure once all is printed, with the nodes that do not answer.
     """
     found, trouble, _ = _rows(["top", "node", "--no-headers"], 5, names, state_dir)
     found = sorted(row[:-1] for row in found)
+    if at := {"cpu": 1, "memory": 3}.get(sort_by):
+        found.sort(key=lambda row: -_number(row[at]))
     _print(["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"], found, headers=headers)
     if trouble:
         raise Failure("\n".join(trouble))

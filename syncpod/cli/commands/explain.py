@@ -204,6 +204,8 @@ def _check(given: ExplainOptions) -> None:
     require_json(given.output)
     if not given.start and {"--restart", "--container", "--trace"} & set(given.flags):
         raise BadInput("--restart, --container and --trace: only with --start")
+    if given.restart is not None and given.restart < 0:
+        raise BadInput("--restart: must be 0 or more: the number that `syncpod explain` gives")
     if given.start and given.at is not None:
         raise BadInput("--at: not with --start, which names a start by --restart")
     if given.trace_log and not given.trace:

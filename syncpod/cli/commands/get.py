@@ -11,7 +11,7 @@ from syncpod.cli.failure import BadInput, Failure
 from syncpod.cli.input.arguments import named, named_nodes, read_field_selector, read_selector, with_likely_kind
 from syncpod.cli.input.contexts import OnlyFleet
 from syncpod.cli.input.deletion_request import Thing
-from syncpod.cli.input.fleet_names import labels_are_sealed, names_of_kinds
+from syncpod.cli.input.fleet_names import fleet_names, labels_are_sealed
 from syncpod.cli.input.kind_words import NODES, OBJECTS, PODS, WORKLOADS
 from syncpod.cli.input.options import (
     AllNamespaces,
@@ -105,7 +105,7 @@ def fleet_get(given: GetOptions) -> None:
         what, namespace = _words_of_files(what, partial(named_in, given.filename, namespace))
     if not what:
         raise BadInput(f"KIND: required: {_KINDS_OF_FLEET}, or the manifest of what to list with -f")
-    things = names_of_kinds(what, {**NODES, **PODS, **WORKLOADS, **OBJECTS}, _KINDS_OF_FLEET, _ALL)
+    things = fleet_names(what, {**NODES, **PODS, **WORKLOADS, **OBJECTS}, _KINDS_OF_FLEET, every=_ALL)
     form = _form(given, things, namespace)
     _refuse_sealed(given, things, form)
 

@@ -10,7 +10,7 @@ import typer
 
 from syncpod.cli.failure import BadInput
 from syncpod.cli.input.arguments import pod_names, read_duration, read_selector
-from syncpod.cli.input.contexts import OnlyFleet, flags_for_node
+from syncpod.cli.input.contexts import InFleet, OnlyFleet, flags_for_node
 from syncpod.cli.input.fleet_names import kind_and_name
 from syncpod.cli.input.kind_words import POD_WORDS, WORKLOADS
 from syncpod.cli.input.log_request import LoggedContainers, LogManner
@@ -57,7 +57,7 @@ class LogsOptions:
         ),
     ] = ""
     tail: Annotated[
-        int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all")
+        int, typer.Option("--tail", metavar="N", help="Print only the last N lines.", show_default="all; with -l, 10")
     ] = -1
     since: Annotated[
         str | None,
@@ -84,6 +84,7 @@ class LogsOptions:
     max_log_requests: Annotated[
         int,
         typer.Option("--max-log-requests", metavar="N", help="How many containers may be followed at once."),
+        InFleet("How many pods may be followed at once, and how many containers of each."),
     ] = _MOST_FOLLOWED
     state_dir: OnlyFleet[StateDir] = ""
 
@@ -130,8 +131,8 @@ def fleet_logs(given: LogsOptions) -> None:
 
     The node reads them as `syncpod logs` does there, and sends them sealed. `deployment/web` means one of the
     Deployment's pods. With --follow the command goes on until the container ends, or until Ctrl-C. With --selector it
-    prints the last ten lines of each selected pod of the fleet, or as many as --tail says. --max-log-requests counts
-    pods here. With --ignore-errors, a node that does not answer is reported, and the other pods' logs are printed.
+    prints the last ten lines of each selected pod of the fleet, or as many as --tail says. With --ignore-errors, a node
+    that does not answer is reported, and the other pods' logs are printed.
     """
     given, conditions = _checked(given, "syncpod fleet")
     words = given.what or []
@@ -175,9 +176,9 @@ def _checked(given: LogsOptions, program: str) -> tuple[LogsOptions, Conditions]
     if given.tail < -1:
         raise BadInput("--tail: must be 0 or more lines")
     if given.limit_bytes < 0:
-        raise BadInput("--limit-bytes: must be 1 or more bytes")
+        raise BadInput("--limit-bytes: must be 0 or more bytes; 0 = all")
     if given.max_log_requests < 1:
-        raise BadInput("--max-log-requests: must be 1 or more containers")
+        raise BadInput("--max-log-requests: must be 1 or more")
     if given.restart is None and given.uid:
         raise BadInput("--uid: only with --restart: without it, the pod that there is now is read")
     if given.restart is not None:

@@ -34,9 +34,21 @@ fleet_top = typer.Typer(
     cls=Group, help="Show the CPU and memory usage of the fleet's pods and nodes.", no_args_is_help=True
 )
 
+
+def _usage(name: str) -> str:
+    """Return what rows are sorted by; "" = the name. Raises BadInput."""
+    if name not in ("", "cpu", "memory"):
+        raise BadInput(f"--sort-by: must be cpu or memory, not {name}")
+    return name
+
+
 Watch = Annotated[
     bool,
     typer.Option("--watch", "-w", help="Keep measuring: a terminal draws the table again, else it follows itself."),
+]
+
+SortByUsage = Annotated[
+    str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.", callback=_usage)
 ]
 
 
@@ -46,9 +58,7 @@ class TopPodOptions:
 
     what: PodNames = None
     containers: Annotated[bool, typer.Option("--containers", help="A line for each container.")] = False
-    sort_by: Annotated[
-        str, typer.Option("--sort-by", metavar="cpu|memory", help="Sort by this, the greatest first.")
-    ] = ""
+    sort_by: SortByUsage = ""
     with_sum: Annotated[bool, typer.Option("--sum", help="Print the sum in a last line.")] = False
     namespace: Namespace = "default"
     all_namespaces: AllNamespaces = False
@@ -64,6 +74,7 @@ class TopNodeOptions:
     """The options of `top node` and `fleet top node`."""
 
     what: NodesIfAny = None
+    sort_by: SortByUsage = ""
     no_headers: NoHeaders = False
     watch: OnlyNode[Watch] = False
     state_dir: OnlyFleet[StateDir] = ""
@@ -142,14 +153,12 @@ def fleet_node(given: TopNodeOptions) -> None:
 
     from syncpod.cli.actions.fleet_top import print_node_usage
 
-    print_node_usage(names, given.state_dir, headers=not given.no_headers)
+    print_node_usage(names, given.state_dir, sort_by=given.sort_by, headers=not given.no_headers)
 
 
 def _chosen(given: TopPodOptions) -> tuple[list[str], str | None, Conditions]:
     """Return the named pods, the namespace (None = all), and the conditions of --selector. Raises BadInput."""
     names, conditions = pod_names(given.what or []), read_selector(given.selector)
-    if given.sort_by not in ("", "cpu", "memory"):
-        raise BadInput(f"--sort-by: must be cpu or memory, not {given.sort_by}")
     if names and (conditions.requirements or given.all_namespaces):
         raise BadInput("name pods, or choose them with --selector or --all-namespaces, not both")
     return names, None if given.all_namespaces else given.namespace, conditions

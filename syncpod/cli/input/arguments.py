@@ -89,6 +89,8 @@ _OF_NODES: Final[Mapping[str, str]] = {
     "events": "`syncpod describe node NAME` shows those of a node",
     "history": "`syncpod explain node` shows the past of this machine's node",
     "wait": "`syncpod get node NAME -w` shows what changes",
+    "get": "nodes have a table of their own: `syncpod get nodes`",
+    "describe": "nodes are described by themselves: `syncpod describe node NAME`",
 }
 """What to use instead of a command that does not take nodes, by command."""
 
@@ -269,7 +271,7 @@ def read_dry_run(text: str) -> str:
     """
     marks = {"none": "", "client": " (dry run)", "server": " (server dry run)"}
     if text not in marks:
-        raise BadInput(f"--dry-run: must be none, client or server, not {text}")
+        raise BadInput(f"--dry-run: must be none, client or server, not {text or repr(text)}")
     return marks[text]
 
 

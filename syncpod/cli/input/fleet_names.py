@@ -19,42 +19,29 @@ _KIND: Final = re.compile(
 """Words that name a kind in kubectl. Before other words they are never a pod's name."""
 
 
-def fleet_names(words: Sequence[str], kinds: Mapping[str, str], known: str, bare: str = "") -> dict[str, list[str]]:
+def fleet_names(
+    words: Sequence[str], kinds: Mapping[str, str], known: str, bare: str = "", every: Sequence[str] = ()
+) -> dict[str, list[str]]:
     """Return names by kind, each once: ``deployment a b``, or ``deployment/a pod/b``; without names, the list is empty.
 
-    `kinds` has the kinds by word, and `known` lists them for the error about another word. `bare` is the kind of names
-    without a kind; "" = a kind must be named. Raises BadInput if any word is wrong.
+    Names after several kinds, ``deployments,pods a``, mean an object of each kind, as for kubectl. `kinds` has the
+    kinds by word, and `known` lists them for the error about another word. `bare` is the kind of names without a kind;
+    "" = a kind must be named. `every` are the kinds that ``all`` means. Raises BadInput if any word is wrong.
     """
     if any("/" in word for word in words):
         return _pairs(words, kinds, known)
     first, rest = words[0], words[1:]
-    if (kind := kinds.get(first.lower())) is not None:
-        return {kind: _named(rest)}
-    is_kind = bool(rest) and _KIND.fullmatch(first.lower().partition(".")[0]) is not None
-    if not bare or is_kind:
-        raise BadInput(f"KIND: must be {known}, not {first}{_meant(first, kinds)}")
-    return {bare: _named(words)}
-
-
-def names_of_kinds(
-    words: Sequence[str], kinds: Mapping[str, str], known: str, every: Sequence[str]
-) -> dict[str, list[str]]:
-    """Return names by kind as `fleet_names`, also of several kinds at once: ``deployments,pods``, ``all``.
-
-    Names after several kinds mean an object of each kind, as for kubectl. `every` are the kinds that ``all`` means.
-    Raises BadInput.
-    """
-    if any("/" in word for word in words):
-        return _pairs(words, kinds, known)
-    first, rest = words[0], words[1:]
+    is_kind = "," in first or (bool(rest) and _KIND.fullmatch(first.lower().partition(".")[0]) is not None)
     chosen: dict[str, list[str]] = {}
     for word in first.split(","):
-        if word.lower() == "all":
+        if every and word.lower() == "all":
             chosen |= {kind: _named(rest) for kind in every}
         elif (kind := kinds.get(word.lower())) is not None:
             chosen[kind] = _named(rest)
+        elif bare and not is_kind:
+            return {bare: _named(words)}
         else:
-            raise BadInput(f"KIND: must be {known}, not {word}{_meant(word, kinds)}")
+            raise BadInput(f"KIND: must be {known}, not {word or repr(word)}{_meant(word, kinds)}")
     return chosen
 
 

@@ -77,6 +77,9 @@ _OF_CREATE: Final[Mapping[str, str]] = {
     ),
 }
 """What to use instead of an argument of kubectl's `create` that is missing here, by argument."""
+_SELECT_PODS: Final = "name the pods: `syncpod {}get pods --field-selector SELECTOR -o name` prints their names"
+_EACH_LINE: Final = "it prints a line with kind and name for each object: leave it out"
+_IN_NAMESPACE: Final = "it describes those of one namespace, -n NAME: `syncpod {}get pods -A` lists those of all"
 _NAME_THEM: Final = "name the nodes: `syncpod fleet get nodes -l SELECTOR -o name` prints their names"
 _CHANGED: Final = "change it in the manifest, and `syncpod fleet apply -f FILE` again"
 _OF_FLEET: Final[Mapping[str, str]] = {
@@ -136,6 +139,7 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
         **dict.fromkeys(("--filename", "-f"), "name the pods, or choose them with -l"),
         "--show-events": "the events are the last part of what is printed: leave it out",
         **dict.fromkeys(("--output", "-o"), "`syncpod get POD -o yaml` prints the object"),
+        **dict.fromkeys(("--all-namespaces", "-A"), _IN_NAMESPACE.format("")),
     },
     "events": {
         "--field-selector": "`--for pod/NAME` has those of one pod, and --types those of a type",
@@ -146,7 +150,16 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "delete": {
         **dict.fromkeys(("--recursive", "-R"), "name each directory with -f"),
         "--cascade": "nothing is deleted with a pod but what is the pod's own: leave it out",
+        **dict.fromkeys(("--output", "-o"), _EACH_LINE),
     },
+    "drain": {
+        "--skip-wait-for-delete-timeout": "each pod is waited for, as long as --timeout says: leave it out",
+    },
+    **dict.fromkeys(
+        ("top node", "top nodes", "top no"),
+        dict.fromkeys(("--selector", "-l"), "this machine's node is the only one here: leave it out"),
+    ),
+    **dict.fromkeys(("top pod", "top pods", "top po"), dict.fromkeys(("--field-selector",), _SELECT_PODS.format(""))),
     "label": {"--list": "`syncpod get pod NAME --show-labels` shows them"},
     "annotate": {"--list": "`syncpod describe pod NAME` shows them"},
     "logs": {"--all-pods": "-l selects pods, and their logs are printed together: leave it out"},
@@ -178,7 +191,16 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
     "fleet apply": {
         "--prune": "`syncpod fleet delete -f FILE` deletes what a manifest names",
     },
+    "fleet describe": dict.fromkeys(("--all-namespaces", "-A"), _IN_NAMESPACE.format("fleet ")),
+    **dict.fromkeys(
+        ("fleet top node", "fleet top nodes", "fleet top no"), dict.fromkeys(("--selector", "-l"), _NAME_THEM)
+    ),
+    **dict.fromkeys(
+        ("fleet top pod", "fleet top pods", "fleet top po"),
+        dict.fromkeys(("--field-selector",), _SELECT_PODS.format("fleet ")),
+    ),
     "fleet delete": {
+        **dict.fromkeys(("--output", "-o"), _EACH_LINE),
         **dict.fromkeys(
             ("--grace-period", "--now"),
             "each pod ends within its own grace period: a node is sent a list of pods, which has no other. While a pod "
@@ -201,7 +223,10 @@ _OPTIONS_ELSEWHERE: Final[Mapping[str, Mapping[str, str]]] = {
 
 "" = any command, "fleet" = any of a fleet."""
 _HARMLESS: Final[Mapping[str, frozenset[str]]] = {
-    "apply": frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
+    **dict.fromkeys(
+        ("apply", "fleet apply"),
+        frozenset({"--server-side", "--force-conflicts", "--validate=true", "--validate=strict", "--overwrite"}),
+    ),
     "create": frozenset({"--validate=true", "--validate=strict", "--save-config"}),
     "version": frozenset({"--client", "--client=true", "--short"}),
     "patch": frozenset({"--subresource=resize"}),
@@ -212,7 +237,9 @@ _HARMLESS_PAIRS: Final[Mapping[str, frozenset[tuple[str, str]]]] = {
 }
 """Options that a command ignores for the same reason, if option and value are two words; by command."""
 _OTHER_VALUES: Final[Mapping[tuple[str, str], str]] = {
-    **dict.fromkeys((("apply", "--validate"), ("create", "--validate")), "manifests are always checked strictly"),
+    **dict.fromkeys(
+        ((each, "--validate") for each in ("apply", "create", "fleet apply")), "manifests are always checked strictly"
+    ),
     ("patch", "--subresource"): "only `resize` is patched: a pod's node writes its status, and `syncpod condition` "
     "sets a condition of it",
 }
