@@ -284,7 +284,9 @@ def test_pods_are_described_by_their_labels(
 ) -> None:
     found = list[str]()
 
-    async def describe(_client: Client, descriptions: Descriptions, name: str, _namespace: str, node: str) -> None:
+    async def describe(
+        _: Client, descriptions: Descriptions, name: str, _namespace: str, node: str, **_how: bool
+    ) -> None:
         descriptions.begin()
         found.append(f"{name} on {node}")
 
