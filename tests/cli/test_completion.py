@@ -21,6 +21,7 @@ from syncpod.cli.commands import completion
 from syncpod.cli.commands.completion_candidates import FILES, candidates
 from syncpod.cli.main import run
 from syncpod.cli.program import program
+from syncpod.cli.temporal import fleet
 from syncpod.node.pod_records import PodRecord, write_pod_record
 from syncpod.node.report import NodeReport, Orphan, write_node_report
 from syncpod.objects import ObjectStore
@@ -205,7 +206,7 @@ def test_completion_does_not_wait_for_a_fleet_that_is_silent(monkeypatch: pytest
     def silent(_work: Any, **_: Any) -> None:
         time.sleep(30)
 
-    monkeypatch.setattr(fleet_candidates.fleet, "run", silent)
+    monkeypatch.setattr(fleet, "run", silent)
     monkeypatch.setattr(fleet_candidates, "_PATIENCE", 0.1)
     with pytest.raises(TimeoutError):
         fleet_candidates.keys("Pod", None, "")
