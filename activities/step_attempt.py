@@ -315,7 +315,7 @@ class StepAttempt:
 
     # --- reporting ----------------------------------------------------------------------------------------------------
 
-    def say(self, reason: str, message: str, container: str = "") -> None:
+    def emit(self, reason: str, message: str, container: str = "") -> None:
         """Add a normal event, in the kubelet's words, to the step's result or fault."""
         self.events.append(StepEvent(reason=reason, message=message, container=container))
 
@@ -324,7 +324,7 @@ class StepAttempt:
 
         Only the first try sends it, since later tries repeat the same action.
         """
-        self.say(reason, message, container)
+        self.emit(reason, message, container)
         if self.number == 1:
             self.node.agent.event_happens(self.ref, self.events[-1])
 

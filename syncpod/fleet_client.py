@@ -90,7 +90,7 @@ async def check_whose(client: Client, access: FleetAccess) -> None:
 
     Nothing is raised if the server cannot list workflows now, since workflows refuse another fleet's commands anyway.
     """
-    _require_own(client, access, await _said(client))
+    _require_own(client, access, await _memo_metadata(client))
 
 
 async def check_commander(client: Client, access: FleetAccess) -> None:
@@ -98,7 +98,7 @@ async def check_commander(client: Client, access: FleetAccess) -> None:
 
     A workflow that receives a command with an unknown key cannot go on until the server has dropped the command.
     """
-    said = await _said(client)
+    said = await _memo_metadata(client)
     _require_own(client, access, said)
     own = [each for each in said if each.get(FLEET) == access.sealing.fleet.encode()]
     if own and all(is_key_missing(access.keys.by_id, each) for each in own):
@@ -106,7 +106,7 @@ async def check_commander(client: Client, access: FleetAccess) -> None:
         raise KeyMissing(f"lacks the key {named!r} that the fleet's server is encrypted with")
 
 
-async def _said(client: Client) -> list[dict[str, bytes]]:
+async def _memo_metadata(client: Client) -> list[dict[str, bytes]]:
     """Return the metadata of the workflows' memos, which names their fleet; empty if workflows cannot be listed now."""
     listed = client.list_workflows(HELD_QUERY, limit=LOOKED_AT, page_size=LOOKED_AT, rpc_timeout=_RPC)
     try:

@@ -187,7 +187,7 @@ def report_present(attempt: StepAttempt, needed: NeededImage, image: ImageStatus
         message = machine_image_message(needed.image)
     else:
         message = f'Container image "{needed.image}" already present on machine and can be accessed by the pod'
-    attempt.say("Pulled", message, needed.of_container)
+    attempt.emit("Pulled", message, needed.of_container)
 
 
 def machine_image_message(image: str) -> str:

@@ -18,7 +18,7 @@ from syncpod.node.pod_records import read_pod_records
 from syncpod.pod import Pod
 from syncpod.pod.admission import os_refusal
 from syncpod.pod.limits import limits_of
-from syncpod.pod.origin import is_asked_again
+from syncpod.pod.origin import is_readmitted
 from syncpod.translation.features import needs_details, refusals
 from syncpod.translation.refused_limits import LIMITS_UNENFORCED, refusals_of_limits
 
@@ -27,7 +27,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
     """Admit the pod, or raise PodFault PodRejected with the kubelet's reason: the pod has failed.
 
     A pod that needs a feature that the runtime lacks is not admitted either, but waits: PodFault UnsupportedByRuntime.
-    The workflow of a rejected pod may try again (`is_asked_again`). If the pod lacked room or a host port, it is
+    The workflow of a rejected pod may try again (`is_readmitted`). If the pod lacked room or a host port, it is
     notified as soon as it fits.
 
     Once admitted, this life of the pod is never rejected, even if the node changes or loses its record. When this
@@ -64,7 +64,7 @@ async def admit_to_node(attempt: StepAttempt, request: CreateSandbox) -> None:
         if refusal is not None and await strike_what_is_gone(node, ref, page):
             refusal = page.refusal(ref, pod, node.context.capacity, matches=matches)
         if refusal is not None:
-            if matches and is_asked_again(pod.metadata):
+            if matches and is_readmitted(pod.metadata):
                 page.reject(ref, pod)
             raise _rejected(*refusal)
         if (shuts_down := node.agent.shutdown_refusal()) is not None:

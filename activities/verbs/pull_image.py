@@ -132,9 +132,9 @@ async def _pull(attempt: StepAttempt, request: PullImage, needed: NeededImage, a
     await asyncio.to_thread(records.pulled, needed.image, image.id, used)
     time_pull(ended - asked, image.size)
     if image.stands_for_machine:
-        attempt.say("Pulled", machine_image_message(needed.image), needed.of_container)
+        attempt.emit("Pulled", machine_image_message(needed.image), needed.of_container)
         return
-    attempt.say(
+    attempt.emit(
         "Pulled",
         f'Successfully pulled image "{needed.image}" in {elapsed(ended - began)} '
         f"({elapsed(ended - asked)} including waiting). Image size: {image.size} bytes.",

@@ -230,8 +230,8 @@ class _Start:
 
     async def _adopt(self, instance: ObservedContainer, view: ObservedPod) -> StepResult:
         """Adopt an instance that an earlier attempt started: emit its events and run its postStart hook, both again."""
-        self.attempt.say("Created", "Container created", self.container.name)
-        self.attempt.say("Started", "Container started", self.container.name)
+        self.attempt.emit("Created", "Container created", self.container.name)
+        self.attempt.emit("Started", "Container started", self.container.name)
         await self._link_log(instance.id)
         await self._end_if_unknown(instance)
         if instance.state == "running":
@@ -250,8 +250,8 @@ class _Start:
         seen = exits.of(mark.id) if exits is not None else None
         gone = as_ended(mark, self.container, seen)
         if not any(event.reason == "Created" for event in self.attempt.events):  # this try may have created it
-            self.attempt.say("Created", "Container created", name)
-        self.attempt.say("Started", "Container started", name)
+            self.attempt.emit("Created", "Container created", name)
+        self.attempt.emit("Started", "Container started", name)
         if seen is None:
             text = f"Container {name} is no longer listed by the runtime: its exit was not observed"
             self.attempt.events.append(warning(gone.reason, text, name))
@@ -370,7 +370,7 @@ class _Start:
         if self.attempt.interrupted:
             await remove_unstarted(self.attempt, container_id)
             raise Interrupted
-        self.attempt.say("Created", "Container created", name)
+        self.attempt.emit("Created", "Container created", name)
         self.attempt.doing = f"starts {name}, restart {self.request.restart}"
         await self._note_start(container_id)
         prune = asyncio.create_task(self._prune(view))
@@ -382,7 +382,7 @@ class _Start:
             await prune
         if ended is not None and ended.outcome != Outcome.DONE:
             return ended
-        self.attempt.say("Started", "Container started", name)
+        self.attempt.emit("Started", "Container started", name)
         linking = asyncio.create_task(self._link_log(container_id))
         try:
             if ended is not None:

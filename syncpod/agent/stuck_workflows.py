@@ -147,7 +147,7 @@ class StuckWorkflows:
         Raises RPCError.
         """
         workflow_id = pod_workflow_id(ref.namespace, ref.name)
-        described = await self._ask(workflow_id)
+        described = await self._describe_newest(workflow_id)
         if described is None or not self._is_ours(workflow_id, described):
             return False
         info = described.workflow_execution_info
@@ -213,7 +213,7 @@ class StuckWorkflows:
 
     async def _describe(self, workflow_id: str, run_id: str) -> DescribeWorkflowExecutionResponse | None:
         """Return the server's description of a workflow; None if this run is no longer the open one, or is not ours."""
-        described = await self._ask(workflow_id)
+        described = await self._describe_newest(workflow_id)
         if described is None:
             return None
         info = described.workflow_execution_info
@@ -224,7 +224,7 @@ class StuckWorkflows:
         )
         return described if is_open else None
 
-    async def _ask(self, workflow_id: str) -> DescribeWorkflowExecutionResponse | None:
+    async def _describe_newest(self, workflow_id: str) -> DescribeWorkflowExecutionResponse | None:
         """Return the server's description of a workflow's newest run; None if there is none. Raises RPCError."""
         try:
             return await self._client.workflow_service.describe_workflow_execution(

@@ -19,7 +19,7 @@ from syncpod.cli.input.deletion_request import Deleting, DeletionRequest, Select
 NOTE_SECONDS: Final = 5.0
 """Seconds after which a command that waits for deletions first prints what these wait for."""
 _LONGEST_PAUSE_SECONDS: Final = 60.0
-_TOLD: Final = 10
+_MOST_REPORTED: Final = 10
 """Maximum number of objects that one report of the wait names."""
 _AT_ONCE: Final = 50
 """Maximum number of objects ended or queried at the same time: more could overload a node."""
@@ -166,7 +166,7 @@ async def until_gone(owner: Owner, going: Sequence[Going], patience: timedelta |
         if task.done():
             task.result()
         task.cancel()
-    if still := [(each, why) for each, why in await _whys(remaining) if why]:
+    if still := [(each, why) for each, why in await _reasons_of(remaining) if why]:
         raise Failure(_still_there(still, in_vain=in_vain.done() and not in_vain.cancelled()))
 
 
@@ -180,7 +180,7 @@ def _still_there(left: Sequence[tuple[Going, str]], *, in_vain: bool) -> str:
     return "\n".join([f"timed out waiting for {names} to end; {fate}", *news])
 
 
-async def _whys(going: Sequence[Going]) -> list[tuple[Going, str]]:
+async def _reasons_of(going: Sequence[Going]) -> list[tuple[Going, str]]:
     """Return these in order, each with the reason why it has not ended. Raises Failure."""
     some = asyncio.Semaphore(_AT_ONCE)
 
@@ -199,12 +199,12 @@ async def _tell(left: Callable[[], Sequence[Going]]) -> None:
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         there = left()
         try:
-            reasons = await _whys(there[:_TOLD])
+            reasons = await _reasons_of(there[:_MOST_REPORTED])
         except Failure:  # `Going.gone` calls the server too, and raises if the failure lasts
             continue
         news = [(each, why) for each, why in reasons if why and why != each.said]
         for each, why in news:
             each.said = why
             remark(f"{each} is being deleted: {why}")
-        if news and len(there) > _TOLD:
-            remark(f"{len(there) - _TOLD} more are being deleted")
+        if news and len(there) > _MOST_REPORTED:
+            remark(f"{len(there) - _MOST_REPORTED} more are being deleted")

@@ -25,7 +25,7 @@ _LATELY: Final = 4
 """The number of newest gaps between ends that show a regular interval if the earlier ones do not."""
 _CLIP: Final = 100
 """How many characters of a last line are shown: a whole log may be one line."""
-_ASKED_FOR: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
+_REQUESTED: Final = frozenset({"update", "resize", "operator", "deleted", "finished", "rule", "deadline"})
 """Ends that somebody, or the pod itself, asked for. They do not show that something is wrong."""
 _ONE: Final = timedelta(seconds=1)
 
@@ -44,7 +44,7 @@ def patterns(
     `changed` are the times at which the pod was changed. `span` and `clock` format a duration and a time.
     """
     found, every = [_since_change(ends, changed, clock)], len(ends)
-    ends = [end for end in ends if end.cause.kind not in _ASKED_FOR]
+    ends = [end for end in ends if end.cause.kind not in _REQUESTED]
     same = "" if all(end.cause.kind == "oom" for end in ends) else _same_cause(ends)
     if same and len(ends) < every:
         same = f"{same} (without the {every - len(ends)} that {'was' if every - len(ends) == 1 else 'were'} asked for)"
@@ -90,7 +90,7 @@ def _out_of_memory(ends: Sequence[End]) -> str:
 
 def _since_change(ends: Sequence[End], changed: Sequence[datetime], clock: Callable[[datetime], str]) -> str:
     """Name the change of the pod after which a container that had run well began to fail."""
-    bad = [end for end in ends if end.cause.kind not in _ASKED_FOR | {"exit 0"}]
+    bad = [end for end in ends if end.cause.kind not in _REQUESTED | {"exit 0"}]
     for at in reversed(changed):
         after = [end for end in bad if _began(end) is not None and _began(end) >= at - _ONE]  # type: ignore[operator]
         before = [end for end in bad if end not in after]

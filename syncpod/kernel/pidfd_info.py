@@ -36,7 +36,7 @@ def reports_exits() -> bool:
     except OSError:
         return False
     try:
-        _ask(pidfd)
+        _get_info(pidfd)
     except OSError:
         return False
     finally:
@@ -49,7 +49,7 @@ def exit_code(pidfd: int) -> int | None:
 
     Raises OSError if the kernel does not report exits.
     """
-    mask, status = _ask(pidfd)
+    mask, status = _get_info(pidfd)
     if not mask & _EXIT:
         return None
     code = os.waitstatus_to_exitcode(status)
@@ -70,7 +70,7 @@ async def exit_code_once_reaped(pidfd: int) -> int:
     raise AssertionError  # not reached: the loop is endless
 
 
-def _ask(pidfd: int) -> tuple[int, int]:
+def _get_info(pidfd: int) -> tuple[int, int]:
     """Return the mask of the fields that the kernel has filled in, and the wait status."""
     answer = bytearray(_INFO.size)
     struct.pack_into("=Q", answer, 0, _EXIT)

@@ -93,7 +93,7 @@ class DriverTraits:
     """The tokens of the pods' service accounts that the driver requires."""
     has_tokens_in_secrets: bool = False
     """The driver receives the tokens among its Secrets, and not among the volume's attributes."""
-    is_asked_again: bool = False
+    requires_republish: bool = False
     """The driver requires NodePublishVolume to be called again periodically (requiresRepublish)."""
 
 
@@ -174,7 +174,7 @@ def driver_traits(document: Mapping[str, Any] | None) -> DriverTraits:
         fs_group_policy=str(spec.get("fsGroupPolicy") or DriverTraits.fs_group_policy),
         tokens=tuple(_wanted_token(each) for each in mappings(spec.get("tokenRequests"))),
         has_tokens_in_secrets=spec.get("serviceAccountTokenInSecrets") is True,
-        is_asked_again=spec.get("requiresRepublish") is True,
+        requires_republish=spec.get("requiresRepublish") is True,
     )
 
 

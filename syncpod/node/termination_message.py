@@ -60,7 +60,7 @@ def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callabl
 
     `withholds` returns whether the container's own text may show values of Secrets that the node cannot recognize.
     """
-    said, in_file = _said(answer)
+    said, in_file = _file_content(answer)
     falls_back = (
         answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_POLICY_ANNOTATION) == "FallbackToLogsOnError"
         and exit_.exit_code != 0
@@ -73,7 +73,7 @@ def termination_message(answer: ContainerAnswer, exit_: Exit, withholds: Callabl
     return ": ".join(part for part in (exit_.message, said) if part)
 
 
-def _said(answer: ContainerAnswer) -> tuple[str, bool]:
+def _file_content(answer: ContainerAnswer) -> tuple[str, bool]:
     """Return the file's content, or the error of reading it; and True if the log need not be read."""
     place = container_place(answer.annotations.get(names.CONTAINER_TERMINATION_MESSAGE_PATH_ANNOTATION, ""))
     mounted = next((mount for mount in answer.mounts if mount.container_path == place), None)

@@ -21,7 +21,7 @@ _MASTER_SERVICE: Final = "kubernetes"
 KINDS: Final[tuple[Kind, ...]] = ("ConfigMap", "Secret")
 
 
-_SAID: Final[dict[Origin, str]] = {
+_TITLES: Final[dict[Origin, str]] = {
     "token": "service account token",
     "services": "services",
     "claim": "persistent volume claim",
@@ -47,7 +47,7 @@ class ObjectRef:
         return self.origin != ""
 
     def __str__(self) -> str:
-        return _SAID.get(self.origin) or f'{self.kind.lower()} "{self.name}"'
+        return _TITLES.get(self.origin) or f'{self.kind.lower()} "{self.name}"'
 
 
 def ref_of(found: ConfigMap | Secret, origin: Origin = "") -> ObjectRef:

@@ -45,7 +45,7 @@ _DRAFT: Final = ".draft"
 _LOCK: Final = ".lock"
 
 
-_whys: Final[dict[tuple[Path, ObjectRef], str]] = {}
+_reasons: Final[dict[tuple[Path, ObjectRef], str]] = {}
 """The reason why an object of a cluster is not stored yet, by object. All stores of a process share this: its steps
 have one, and its agent has one."""
 
@@ -161,9 +161,9 @@ class ObjectStore:
         """Record for this process why an object of the cluster is not stored yet; "" = no reason is known."""
         place = self._file(ref), ref
         if why:
-            _whys[place] = why
+            _reasons[place] = why
         else:
-            _whys.pop(place, None)
+            _reasons.pop(place, None)
 
     def version(self, ref: ObjectRef) -> str | None:
         """Return one object's version, as `versions` has it; None if there is no such object."""
@@ -182,7 +182,7 @@ class ObjectStore:
         text = _text(self._file(ref))
         if ref.is_clusters:
             if text is None:
-                raise ObjectUnknown(ref, _whys.get((self._file(ref), ref), ""))
+                raise ObjectUnknown(ref, _reasons.get((self._file(ref), ref), ""))
             if not text:
                 return None
         return None if text is None else _parsed(text, self._file(ref), ref.kind)

@@ -62,7 +62,7 @@ def is_of_cluster(meta: ObjectMeta) -> bool:
     return list_of(meta) == KUBERNETES_SOURCE
 
 
-def is_asked_again(meta: ObjectMeta) -> bool:
+def is_readmitted(meta: ObjectMeta) -> bool:
     """Say whether the node is asked again to admit a pod that it has rejected, as long as the pod's list has the pod.
 
     That is so for a pod of the node's manifests or of a list sent by `sync_pods`: nothing else would bring the pod

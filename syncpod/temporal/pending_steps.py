@@ -35,7 +35,7 @@ async def _pending(step: PendingActivityInfo, converter: DataConverter) -> Pendi
         attempt=step.attempt,
         since=step.scheduled_time.ToDatetime(UTC) if step.HasField("scheduled_time") else None,
         failure=await _why(step.last_failure, converter) if step.HasField("last_failure") else "",
-        doing=await _said(step.heartbeat_details, converter),
+        doing=await _last_heartbeat(step.heartbeat_details, converter),
     )
 
 
@@ -49,7 +49,7 @@ async def _why(failure: Failure, converter: DataConverter) -> str:
     return error.message if isinstance(error, FailureError) else str(error)
 
 
-async def _said(heartbeat: Payloads, converter: DataConverter) -> str:
+async def _last_heartbeat(heartbeat: Payloads, converter: DataConverter) -> str:
     """Return the text of a step's last heartbeat; "" if it has sent none."""
     if not heartbeat.payloads:
         return ""

@@ -224,7 +224,7 @@ class _Watched(WrappedInstance):
 
     def _failed(self, eviction: RemoveFromCache) -> None:
         self._staged.pop(self._run_id, None)
-        why, self._failure = self._failure or _said(eviction), ""
+        why, self._failure = self._failure or _eviction_reason(eviction), ""
         if why != AHEAD and not why.startswith((TOO_OLD, CANNOT_NOTE)):
             self._watch.task_failed(self._workflow_id, self._run_id, why)
 
@@ -270,7 +270,7 @@ def _text(failure: Failure) -> str:
     return failure.message
 
 
-def _said(eviction: RemoveFromCache) -> str:
+def _eviction_reason(eviction: RemoveFromCache) -> str:
     """Return why a run was evicted: the SDK's sentence, without the structures that its core prints around it."""
     if eviction.message == _NOT_TAKEN:
         return "the server did not take the result of its task, which may be too large (the worker's log says more)"

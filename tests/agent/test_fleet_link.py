@@ -42,13 +42,13 @@ async def test_a_silence_of_the_fleet_is_logged_once_with_its_reason_and_its_end
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(link, "_SILENT_SECONDS", -1.0)
-    monkeypatch.setattr(link, "_HEARD_SECONDS", 0.001)
+    monkeypatch.setattr(link, "_CONTACT_SECONDS", 0.001)
     caplog.set_level("INFO")
     unused: Any = None
     contact = Contact(tmp_path)
     linked = FleetLink(tmp_path, "n1", contact, unused, unused, view=unused, to_fleet=unused)
     server: Any = Server()
-    hearing = asyncio.create_task(linked._hear(server, INVITATION))
+    hearing = asyncio.create_task(linked._record_contact(server, INVITATION))
     try:
         server.wrong = RPCError("connection reset", RPCStatusCode.UNKNOWN, b"")
         await until(lambda: "does not answer" in caplog.text)

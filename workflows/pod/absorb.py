@@ -56,7 +56,7 @@ QUEUE_TOLERANCE = timedelta(milliseconds=200)
 
 
 @dataclass(frozen=True)
-class Said:
+class SignalNote:
     """A line for the pod's history about an accepted signal: its reason, container and fact."""
 
     reason: str
@@ -98,8 +98,8 @@ def check(state: PodState, name: str, args: tuple[Any, ...], now: datetime) -> N
     UPDATES[name](state.model_copy(), args, now)
 
 
-def _note(state: PodState, name: str, said: Sequence[Said], now: datetime) -> None:
-    """Add a line to the pod's history for each :class:`Said` that a signal's effect has returned.
+def _note(state: PodState, name: str, said: Sequence[SignalNote], now: datetime) -> None:
+    """Add a line to the pod's history for each :class:`SignalNote` that a signal's effect has returned.
 
     `syncpod.cli.temporal.operator_signals` waits for the line about the signal that it has sent.
     """
@@ -118,18 +118,18 @@ def tidy(state: PodState, now: datetime) -> None:
 # --- signals ----------------------------------------------------------------------------------------------------------
 
 
-def _update_pod(state: PodState, document: Any, now: datetime) -> Sequence[Said]:
+def _update_pod(state: PodState, document: Any, now: datetime) -> Sequence[SignalNote]:
     require_source(state, document, now)
     apply(state, document, now)
     return ()
 
 
-def _delete_pod(state: PodState, signal: DeletePod, now: datetime) -> Sequence[Said]:
+def _delete_pod(state: PodState, signal: DeletePod, now: datetime) -> Sequence[SignalNote]:
     delete(state, signal, now)
     return ()
 
 
-def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
+def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[SignalNote]:
     uid = signal.status.uid
     if uid and uid != state.pod.metadata.uid:
         raise _Late
@@ -139,12 +139,12 @@ def _pleg(state: PodState, signal: Pleg, now: datetime) -> Sequence[Said]:
     if any(event.type == "RuntimeReady" for event in signal.events):
         _forget_not_ready(state)
     if any(event.type == "Boot" for event in signal.events):
-        resizing.ask_again(state)
+        resizing.retry(state)
         retry_admission(state)
     return ()
 
 
-def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> Sequence[Said]:
+def _backoff_expired(state: PodState, signal: BackoffExpired, now: datetime) -> Sequence[SignalNote]:
     """End back-offs of a subject: a signal of the node's queue ends only expired ones, any other signal ends all.
 
     A subject is a container, or a failed step of the whole pod (`create_sandbox`). Only the queue's signal names the
@@ -172,7 +172,7 @@ def _end_due_backoff(state: PodState, subject: str, restart: int, subjects: tupl
         holds.end_due(state, subject, now + QUEUE_TOLERANCE)
 
 
-def _end_all_backoffs(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool) -> Said:
+def _end_all_backoffs(state: PodState, signal: BackoffExpired, subjects: tuple[str, ...], *, runs: bool) -> SignalNote:
     """End every back-off of a subject, for an operator or for the agent. Raises Rejected."""
     subject = signal.container
     if subject not in subjects:
@@ -184,11 +184,11 @@ def _end_all_backoffs(state: PodState, signal: BackoffExpired, subjects: tuple[s
     holds.end_all(state, subject, _number_held(state, subject))
     if signal.appeared:
         why = f"{signal.appeared} has come or changed: the back-off of {subject} ends"
-        return Said(why, container)
+        return SignalNote(why, container)
     restarting = (*state.pod.spec.init_containers, *state.pod.spec.containers)
     is_part = subject == backoff.RESTART_ALL or subject in [each.name for each in restarting]
     fact = Fact.BACK_OFF_OF_ALL_ENDED if is_part and restart_of_all.release(state) else Fact.BACK_OFF_ENDED
-    return Said(f"an operator ends the back-off of {subject}", container, fact)
+    return SignalNote(f"an operator ends the back-off of {subject}", container, fact)
 
 
 def _containers(state: PodState) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ def _is_at_limit(state: PodState, subject: str) -> bool:
     )
 
 
-def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]:
+def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[SignalNote]:
     """Restart running containers, and start the others, without a back-off.
 
     A container that its restart policy would not restart runs once more. Nothing is started in a pod that is ending.
@@ -247,10 +247,10 @@ def _restart(state: PodState, signal: Restart, _now: datetime) -> Sequence[Said]
             state.replacing = {**state.replacing, newest.id: True}
         if newest is None or newest.state != "running":
             holds.end_all(state, name, state.next_restart(name))
-    return [Said(f"an operator restarts {name}", name, fact) for name in names]
+    return [SignalNote(f"an operator restarts {name}", name, fact) for name in names]
 
 
-def _set_condition(state: PodState, signal: SetCondition, now: datetime) -> Sequence[Said]:
+def _set_condition(state: PodState, signal: SetCondition, now: datetime) -> Sequence[SignalNote]:
     """Set a condition that another program owns. If it is one of the pod's readiness gates, Ready depends on it."""
     given = PodCondition(type=signal.type, status=signal.status, reason=signal.reason, message=signal.message)
     known = state.status.conditions
@@ -258,16 +258,16 @@ def _set_condition(state: PodState, signal: SetCondition, now: datetime) -> Sequ
         raise Rejected(problem)
     stamped = conditions.stamp(given, known, now=now.replace(microsecond=0), generation=state.pod.metadata.generation)
     state.status = state.status.model_copy(update={"conditions": conditions.with_condition(known, stamped)})
-    return (Said(f"{signal.type} is {signal.status}"),)
+    return (SignalNote(f"{signal.type} is {signal.status}"),)
 
 
-def _evict(state: PodState, signal: Evict, now: datetime) -> Sequence[Said]:
+def _evict(state: PodState, signal: Evict, now: datetime) -> Sequence[SignalNote]:
     if signal.uid != state.pod.metadata.uid:
         raise Rejected(f"uid: is {state.pod.metadata.uid}, not {signal.uid!r}")
-    return (Said(f"{signal.reason}: {signal.message}"),) if evict(state, signal, now) else ()
+    return (SignalNote(f"{signal.reason}: {signal.message}"),) if evict(state, signal, now) else ()
 
 
-def _probe(state: PodState, change: ProbeChanged, now: datetime) -> Sequence[Said]:
+def _probe(state: PodState, change: ProbeChanged, now: datetime) -> Sequence[SignalNote]:
     if change.uid and change.uid != state.pod.metadata.uid:
         raise _Late
     try:
@@ -279,7 +279,7 @@ def _probe(state: PodState, change: ProbeChanged, now: datetime) -> Sequence[Sai
     if not take_probe_result(state, change, now):
         return ()
     what = f"{change.probe.capitalize()} probe: {change.result}"
-    return (Said(what, change.container, f"{change.probe} {change.result}"),)
+    return (SignalNote(what, change.container, f"{change.probe} {change.result}"),)
 
 
 def _forget_not_ready(state: PodState) -> None:
@@ -288,7 +288,7 @@ def _forget_not_ready(state: PodState) -> None:
             state.backoff = backoff.forget(state.backoff, key)
 
 
-SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[Said]]]] = effects(
+SIGNALS: Final[Mapping[str, Effect[PodState, Any, Sequence[SignalNote]]]] = effects(
     Effect(UPDATE_POD, _update_pod),
     Effect(DELETE_POD, _delete_pod),
     Effect(PLEG, _pleg),

@@ -29,7 +29,7 @@ class PodInbox:
         """Add a signal, unless it repeats the last one. If two listings are equal, the newer one is kept."""
         signal = Signal(name, args)
         last = self._pending[-1] if self._pending else None
-        if last is None or _says(last) != _says(signal):
+        if last is None or _content(last) != _content(signal):
             self._pending.append(signal)
         elif _number(last) <= _number(signal):
             self._pending[-1] = signal
@@ -41,7 +41,7 @@ class PodInbox:
         return taken
 
 
-def _says(signal: Signal) -> tuple[Any, ...]:
+def _content(signal: Signal) -> tuple[Any, ...]:
     """Return a signal's content without sequence number and time, in which any two listings differ.
 
     If they differ in nothing else, absorbing the newer one alone has the same effect (`observed.merge`).

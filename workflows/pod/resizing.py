@@ -73,7 +73,7 @@ def is_unanswered(state: PodState) -> bool:
     return state.allocated is not None and state.resize_pending is None and not state.ending and not state.terminated
 
 
-def ask_again(state: PodState) -> None:
+def retry(state: PodState) -> None:
     """Make a pending resize due to be requested again, regardless of the last answer: the node may have changed."""
     if state.resize_pending is not None:
         state.resize_pending = state.resize_pending.model_copy(update={"final": False})

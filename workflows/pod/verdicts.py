@@ -15,7 +15,7 @@ from syncpod.messages.steps import (
     Rejection,
 )
 from syncpod.pod import PodCondition, PodStatus
-from syncpod.pod.origin import is_asked_again
+from syncpod.pod.origin import is_readmitted
 from workflows.pod.decision import Step
 from workflows.pod.state import PodState
 
@@ -105,7 +105,7 @@ def reject_pod(state: PodState, step: Step, rejection: Rejection, now: datetime)
     Mirrors kubelet.go, v1.36, rejectPod. Difference: the kubelet tries again only when it is restarted.
     """
     failure = PodFailure(reason=rejection.reason, message=rejection_message(rejection.message), rejected=True)
-    if rejection.final or not is_asked_again(state.pod.metadata):
+    if rejection.final or not is_readmitted(state.pod.metadata):
         state.failure = failure
     else:
         if state.rejection is not None:

@@ -52,7 +52,7 @@ _GRACE: Final = timedelta(seconds=2)
 _THROTTLE: Final = timedelta(seconds=1)
 """The longest time between two heartbeats. The SDK's default, most of a heartbeat's timeout, is too long on a slow
 link."""
-_HEARD_SECONDS: Final = 5.0
+_CONTACT_SECONDS: Final = 5.0
 """Seconds between two health checks of the fleet's server."""
 _HEALTH: Final = timedelta(seconds=5)
 _LISTED_AGAIN_SECONDS: Final = 10.0
@@ -176,7 +176,7 @@ class FleetLink:
         )
         log.info("linked to fleet %s at %s", invitation.fleet, invitation.address)
         self._trouble = ""
-        hearing = asyncio.create_task(self._hear(client, invitation), name="fleet contact")
+        hearing = asyncio.create_task(self._record_contact(client, invitation), name="fleet contact")
         working = asyncio.create_task(worker.run(), name="fleet worker")
         try:
             done, _ = await asyncio.wait({working, hearing}, return_when=asyncio.FIRST_COMPLETED)
@@ -185,7 +185,7 @@ class FleetLink:
         finally:
             await cancel_all((working, hearing))
 
-    async def _hear(self, client: Client, invitation: Invitation) -> None:
+    async def _record_contact(self, client: Client, invitation: Invitation) -> None:
         """Check regularly that the fleet's server answers, and record contact. Raises Dismissed, NoServer."""
         where, loop, is_silent = f"fleet {invitation.fleet} at {invitation.address}", asyncio.get_running_loop(), False
         answered_at = loop.time()
@@ -206,7 +206,7 @@ class FleetLink:
                     log_of_fleet.info("%s answers again", where)
                 answered_at, is_silent = loop.time(), False
                 await asyncio.to_thread(self._contact.note_contact)
-            await asyncio.sleep(_HEARD_SECONDS)
+            await asyncio.sleep(_CONTACT_SECONDS)
 
     async def _end_all(self, member: FleetMembership) -> None:
         """End the fleet's pods on this node, since the fleet has removed the node and counts them as gone."""

@@ -73,7 +73,7 @@ class ListenerProcess:
             log.warning("the node's endpoint cannot be started: %s", error)
             return True
         assert process.stdout is not None
-        hearing = asyncio.create_task(self._hear(process.stdout))
+        hearing = asyncio.create_task(self._read_lines(process.stdout))
         try:
             while not hearing.done() and await asyncio.to_thread(self._wanted) == wanted:
                 await asyncio.wait({hearing}, timeout=LOOK_SECONDS)
@@ -85,7 +85,7 @@ class ListenerProcess:
             await cancel_all((hearing,))
             await _end(process)
 
-    async def _hear(self, lines: asyncio.StreamReader) -> None:
+    async def _read_lines(self, lines: asyncio.StreamReader) -> None:
         """Read the process's lines until it ends: note the address at which it listens, and log its log records."""
         with contextlib.suppress(ValueError):  # a line that is too long, so not one of ours
             while line := await lines.readline():

@@ -133,7 +133,7 @@ class CsiVolumes:
         The volume stays mounted even if the call fails. Raises NotUsable, ClusterError, Unreachable, OSError.
         """
         traits = await self._traits(volume)
-        if not traits.is_asked_again:
+        if not traits.requires_republish:
             return
         context = await self._attached(volume) if place.is_attached else {}
         async with self._lock(volume.unique_name):

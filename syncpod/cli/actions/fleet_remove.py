@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.5
 _CUT_OFF_SECONDS = 1.0
 """Seconds within which the gate closes the connections of a revoked certificate. Until then the node could rejoin."""
-_HEARD = ("Ready", "NotReady")
+_IN_CONTACT = ("Ready", "NotReady")
 
 
 def remove_nodes(names: Sequence[str], patience: timedelta | None, state_dir: str, *, force: bool) -> None:
@@ -64,7 +64,7 @@ async def remove_node(
     if _dismiss(authority, name) if node.placed else _revoke(authority, name):
         await asyncio.sleep(_CUT_OFF_SECONDS)
     await fleet.update(client, name, "remove")
-    if node.presence in _HEARD:
+    if node.presence in _IN_CONTACT:
         remark(f"run `syncpod leave` on node {name}: until then the node keeps trying to reach the fleet")
 
 
@@ -92,7 +92,7 @@ def _refuse(node: FleetNodeView) -> None:
     reasons = []
     if movable := [each for each in node.placed if not is_daemon(each)]:
         reasons.append(f"it has pods (`syncpod fleet drain {node.name}` moves them elsewhere): {_names(movable)}")
-    if node.presence in _HEARD:
+    if node.presence in _IN_CONTACT:
         reasons.append("it can be reached: run `syncpod leave` on the node, and wait until it is Unknown")
     if reasons:
         raise Failure("\n".join([f'unable to remove node "{node.name}" (use --force to override):', *reasons]))
@@ -115,14 +115,14 @@ async def _end_pods(client: Client, node: FleetNodeView, patience: timedelta | N
     await fleet.update(client, node.name, "withdraw", change)
     loop = asyncio.get_running_loop()
     end = loop.time() + patience.total_seconds() if patience else None
-    while node.presence in _HEARD and node.placed:
+    while node.presence in _IN_CONTACT and node.placed:
         if end is not None and loop.time() > end:
             raise Failure(
                 f"timed out waiting for {_names(node.placed)} to end on {node.name}, which stays in the fleet, cordoned"
             )
         await asyncio.sleep(_LOOK_SECONDS)
         node = await fleet.view(client, node.name)
-    if node.presence in _HEARD:
+    if node.presence in _IN_CONTACT:
         return node
     if replaced:
         warn(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from syncpod.api.client import Reply
 
 
-_ASKED_OF_STEPS: Final = 50
+_MOST_WITH_STEPS: Final = 50
 """Maximum number of pods whose pending steps are read from the server."""
 
 
@@ -73,7 +73,7 @@ def print_tree(branches: Sequence[Branch], notes: Sequence[str], output: str) ->
 
 
 def _steps_of(pods: Sequence[ListedPod]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
-    """Return the pending steps of these pods, by namespace and name, for _ASKED_OF_STEPS pods at most."""
+    """Return the pending steps of these pods, by namespace and name, for _MOST_WITH_STEPS pods at most."""
 
     def read(_: Reply, reports: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], tuple[PendingStep, ...]]:
         return {
@@ -83,7 +83,7 @@ def _steps_of(pods: Sequence[ListedPod]) -> dict[tuple[str, str], tuple[PendingS
             for one in reports
         }
 
-    asked = [one.key for one in pods][:_ASKED_OF_STEPS]
+    asked = [one.key for one in pods][:_MOST_WITH_STEPS]
     found: dict[tuple[str, str], tuple[PendingStep, ...]] = {}
     with NodeApi() as api:
         for namespace in sorted({namespace for namespace, _ in asked}):

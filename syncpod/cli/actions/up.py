@@ -15,7 +15,7 @@ from syncpod.api.views.pod_columns import HEADER
 from syncpod.cli import local_processes
 from syncpod.cli.actions.apply import apply_all
 from syncpod.cli.actions.up_checks import checked, cluster_of
-from syncpod.cli.actions.up_texts import exports, how_to_go_on, not_followed, print_next_steps, tell, what_runs
+from syncpod.cli.actions.up_texts import exports, how_to_go_on, not_followed, print_next_steps, print_running, what_runs
 from syncpod.cli.console import program, remark, say
 from syncpod.cli.failure import INTERRUPTED, BadInput, Failure
 from syncpod.cli.input.arguments import read_timeout
@@ -122,7 +122,7 @@ def start_all(start: CheckedStart) -> None:
             server, running = _processes(here, choice, ports)
         if not (server.started or running.started):
             remark("Everything runs already")
-        tell(here, server, running)
+        print_running(here, server, running)
         if followed and not running.worker.manifest_dir:
             remark(not_followed(followed))
         if note := notice.note(server.config, running.worker):

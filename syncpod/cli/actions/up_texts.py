@@ -33,7 +33,7 @@ _NOT_READY: Final = 'PodReady = false AND PodPhase != "Succeeded" AND ExecutionS
 """The visibility query that finds the pods which should be ready and are not."""
 
 
-def tell(here: NodeSettings, server: local_processes.Server, running: local_processes.LocalNode) -> None:
+def print_running(here: NodeSettings, server: local_processes.Server, running: local_processes.LocalNode) -> None:
     """Print what runs now, and where its UI, its logs and its state are."""
     directory, worker, own = here.state_dir, running.worker, running.own
     logs = [server_log(directory)] if server.own else []

@@ -14,14 +14,14 @@ from syncpod.messages.queries import write_history
 if TYPE_CHECKING:
     from syncpod.cli.actions.history import PodHistory
 
-_MOST_ASKED: Final = 5
+_MOST_QUERIED: Final = 5
 """Maximum number of orphans whose workflows' ends are queried from the server."""
 
 
 def with_ends_of_workflows(events: Sequence[PodEvent], orphans: Sequence[Mapping[str, Any]]) -> list[PodEvent]:
-    """Return these events, and one about the end of each orphan's workflow, for the first _MOST_ASKED orphans."""
+    """Return these events, and one about the end of each orphan's workflow, for the first _MOST_QUERIED orphans."""
     found = [*events]
-    for pod in orphans[:_MOST_ASKED]:
+    for pod in orphans[:_MOST_QUERIED]:
         metadata = pod["metadata"]
         ended = end_of(metadata.get("namespace", ""), metadata["name"])
         if ended is not None:

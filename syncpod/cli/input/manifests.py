@@ -124,7 +124,7 @@ def _documents(
         try:
             documents = load_documents(text, source=source, left_out=left_out)
         except ManifestErrors as wrong:
-            problems += _told(wrong, has_flag=ignore_other_kinds is not None)
+            problems += _error_lines(wrong, has_flag=ignore_other_kinds is not None)
             continue
         if left_out:
             remark(f"Note: {source}: left out: {', '.join(left_out)}")
@@ -142,7 +142,7 @@ def _documents(
     return found, problems
 
 
-def _told(wrong: ManifestErrors, *, has_flag: bool) -> list[str]:
+def _error_lines(wrong: ManifestErrors, *, has_flag: bool) -> list[str]:
     """Return a line for each error; with `has_flag`, lines about other kinds name the flag that leaves these out."""
     lines = str(wrong).split("\n")
     if has_flag:

@@ -51,7 +51,7 @@ def require_possible() -> None:
         raise BadInput("--guard: the program nft is missing: install nftables, or leave --guard out")
     done = _nft("list", "tables")
     if done.returncode != 0:
-        raise BadInput(f"--guard: the kernel's packet filter cannot be used: {_said(done)}")
+        raise BadInput(f"--guard: the kernel's packet filter cannot be used: {_failure_reason(done)}")
 
 
 def is_set(node: str) -> bool:
@@ -67,7 +67,7 @@ def set_guard(node: str, ports: Sequence[int]) -> None:
         raise Failure("--guard: the Temporal server listens at no port")
     done = _nft("-f", "-", given=ruleset(node, ports, (0, os.geteuid())))
     if done.returncode != 0:
-        raise Failure(f"--guard: the rule cannot be set: {_said(done)}")
+        raise Failure(f"--guard: the rule cannot be set: {_failure_reason(done)}")
 
 
 def renew_guard(node: str, ports: Sequence[int]) -> None:
@@ -82,7 +82,7 @@ def remove_guard(node: str) -> bool:
         return False
     done = _nft("delete", "table", _FAMILY, table_name(node))
     if done.returncode != 0:
-        raise Failure(f"the table {_FAMILY} {table_name(node)} of nftables cannot be removed: {_said(done)}")
+        raise Failure(f"the table {_FAMILY} {table_name(node)} of nftables cannot be removed: {_failure_reason(done)}")
     return True
 
 
@@ -96,7 +96,7 @@ def _nft(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
         raise Failure(f"nft cannot be run: {sentence_of(error)}") from None
 
 
-def _said(done: subprocess.CompletedProcess[str]) -> str:
+def _failure_reason(done: subprocess.CompletedProcess[str]) -> str:
     """Return why nft failed, in its own words."""
     lines = [line for line in done.stderr.splitlines() if line.strip()]
     return lines[0].removeprefix("Error: ") if lines else f"nft ended with exit code {done.returncode}"

@@ -25,7 +25,7 @@ from syncpod.lifecycle.rejection import was_rejected
 from syncpod.messages.command_table import Payload, SignalSpec
 from syncpod.messages.queries import read_history
 from syncpod.pod import Pod
-from syncpod.pod.origin import is_asked_again, list_of
+from syncpod.pod.origin import is_readmitted, list_of
 
 ACCEPT_SECONDS: Final = 5.0
 """How long a pod may take to accept or reject a signal."""
@@ -48,7 +48,7 @@ def _how_to_go_on(pod: Pod) -> str:
     """Return a sentence about how a pod that its node has rejected can run after all."""
     flag = "" if pod.metadata.namespace == "default" else f" -n {pod.metadata.namespace}"
     name = pod.metadata.name
-    if is_asked_again(pod.metadata):
+    if is_readmitted(pod.metadata):
         return f"Its node is asked again by itself, and now with `syncpod retry{flag} {name}`"
     if list_of(pod.metadata):
         return "Its node is not asked again: what it belongs to in the fleet decides what follows"

@@ -20,7 +20,7 @@ from syncpod.cli.temporal.pods import handle_of
 from syncpod.cli.view.unready import unready
 from syncpod.lifecycle.rejection import was_rejected
 from syncpod.pod import Pod
-from syncpod.pod.origin import is_asked_again
+from syncpod.pod.origin import is_readmitted
 
 POLL_SECONDS: Final = 0.25
 
@@ -46,7 +46,7 @@ def settled(fetched: FetchedPod | None) -> Settled:
             return Settled.SUCCEEDED
         case "Failed":
             status = fetched.pod.status
-            waits = was_rejected(status.phase, status.message) and is_asked_again(fetched.pod.metadata)
+            waits = was_rejected(status.phase, status.message) and is_readmitted(fetched.pod.metadata)
             return Settled.NOT_YET if waits else Settled.FAILED
     return Settled.READY if is_ready(fetched.pod) else Settled.NOT_YET
 

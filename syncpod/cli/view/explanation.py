@@ -166,7 +166,7 @@ def _why(one: Explanation, clock: Clock) -> list[str]:
         + [
             f"{each.name} ended at {clock(each.last_end.instance.ended_at)}: {_whose(each.last_end.cause)}"
             for each in one.containers
-            if each.last_end is not None and _tells(each, each.last_end, one)
+            if each.last_end is not None and _explains(each, each.last_end, one)
         ]
     )
 
@@ -177,7 +177,7 @@ def _shortened(why_not: str) -> str:
     return f"{reason}: {innermost(message)}" if message else reason
 
 
-def _tells(container: Explained, end: End, one: Explanation) -> bool:
+def _explains(container: Explained, end: End, one: Explanation) -> bool:
     """Return whether a container's last end helps to explain the pod's current state.
 
     It does not help if the container has finished successfully, or is ready and has run for so long since then that a

@@ -18,7 +18,7 @@ NODE_WIDE: Final = ("SINCE", "INTERNAL-IP", "OS-IMAGE", "CONTAINER-RUNTIME")
 POD_HEADER: Final = ("NAME", "READY", "STATUS", "RESTARTS", "AGE")
 POD_WIDE: Final = ("IP", "NODE", "OWNER")
 WORKLOAD_WIDE: Final = ("ROLLOUT",)
-_SAID: Final = ("labels", "annotations")
+_FROM_LIST: Final = ("labels", "annotations")
 """The fields of a pod's document that come from the metadata in its node's list."""
 
 
@@ -124,7 +124,7 @@ def pod_document(node: FleetNodeView, pod: PlacedPod, wanted: Mapping[str, Any] 
         status = {"phase": report.phase if known else "Unknown", "podIP": report.ip, "message": report.message}
         conditions = [{"type": "Ready", "status": ("True" if report.ready else "False") if known else "Unknown"}]
     meta = {"name": pod.name, "namespace": pod.namespace, "uid": report.uid if report is not None else ""}
-    said = {name: dict(told.get("metadata", {}).get(name) or {}) for name in _SAID}
+    said = {name: dict(told.get("metadata", {}).get(name) or {}) for name in _FROM_LIST}
     said["annotations"].pop(OWNER_ANNOTATION, None)  # an apply of this document would take it for the user's own
     return {
         "apiVersion": "v1",
