@@ -412,7 +412,7 @@ def test_a_node_that_is_cordoned_is_said_to_be(
     asked = []
 
     async def views(_client: Client, names: list[str]) -> list[FleetNodeView]:
-        return [FleetNodeView(name=name, unschedulable=name == "n1") for name in names]
+        return [FleetNodeView(name=name, cordons=("fleet",) if name == "n1" else ()) for name in names]
 
     async def update(_client: Client, name: str, change: str) -> None:
         asked.append(f"{change} {name}")

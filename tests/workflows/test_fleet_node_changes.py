@@ -11,6 +11,7 @@ from syncpod.messages.node import PodKey
 from workflows.fleet import node_changes
 from workflows.fleet.claimed_pods import ClaimedPods
 from workflows.fleet.node_changes import FORGIVEN_AFTER, SENT
+from workflows.fleet.node_report import view
 from workflows.fleet.node_state import FleetNodeState, Placed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -165,3 +166,24 @@ def test_a_node_that_lies_every_second_time_is_asked_ever_more_slowly_too() -> N
         times.append(node_changes.stale(state, now))
         node_changes.taken(state, IntentTaken(generation=state.generation), now)
     assert times == [1, 2, 3, 1], "an honest node, after a fleet's database was restored, has a newer list once"
+
+
+def test_a_pod_that_its_node_reports_as_gone_is_pending_until_it_is_back() -> None:
+    """Another client has ended it on the node, whose list still has it."""
+    state, key = node(), PodKey(namespace="default", name=NAMES[0])
+    everything = tuple(PodKey(namespace="default", name=name) for name in NAMES)
+    node_changes.attended(state, Attended(present=everything, gone=(key,)), NOW)
+    assert state.pod(f"default/{NAMES[0]}").report is None
+    assert state.pod(f"default/{NAMES[0]}").containers == 1
+    waiting = PodReport(name=NAMES[0], status="Pending", message="Refused: it is another pod's")
+    node_changes.attended(state, Attended(present=everything, pods=(waiting,)), NOW)
+    assert (state.pod(f"default/{NAMES[0]}").is_untaken, state.pod(f"default/{NAMES[0]}").containers) == (True, 1)
+
+
+def test_a_node_shows_who_has_cordoned_it() -> None:
+    state, by_itself = node(), Attended(node=FleetNodeReport(ready=True, unschedulable=True))
+    assert view(state).cordons == ()
+    node_changes.attended(state, by_itself, NOW)
+    assert view(state).cordons == ("node",)
+    node_changes.change(state, "cordon", (), NOW)
+    assert view(state).cordons == ("fleet", "node")

@@ -242,7 +242,7 @@ class FleetNodeState(EventLog, BaseModel):
             revision=revision,
             recalled=recalled,
             is_orphan=owner in self.absent,
-            containers=0 if report is not None else self.containers(key),
+            containers=0 if report is not None and not report.is_untaken else self.containers(key),
             since=since,
             ending=ending,
         )

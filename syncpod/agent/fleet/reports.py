@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -86,7 +86,7 @@ class FleetReports:
         return f"{socket.gethostname()} ({first})" if first else socket.gethostname()
 
     def changed(
-        self, version: str, generation: int, listed: Iterable[str], stopped: Mapping[str, str]
+        self, version: str, generation: int, listed: Collection[str], stopped: Mapping[str, str]
     ) -> Attended | None:
         """Return the changes since the report of a version; None if there are none.
 
@@ -100,14 +100,23 @@ class FleetReports:
         node = self._node_report()
         if version and version == self._sent.version:
             new = tuple(report for key, report in pods.items() if self._sent_pods.get(key) != report)
+            gone = self._sent_pods.keys() - pods
             before = self._sent
-            if not new and (present, node, generation) == (before.present, before.node, before.generation):
+            if not new and not gone and (present, node, generation) == (before.present, before.node, before.generation):
                 return None
         else:
             new = tuple(pods.values())
+            gone = {*listed} - pods.keys()  # the fleet may have reports of pods that have ended since
         self._number += 1
         version = f"{self.life[:8]}-{self._number}"
-        self._sent = Attended(version=version, generation=generation, present=present, node=node, pods=new)
+        self._sent = Attended(
+            version=version,
+            generation=generation,
+            present=present,
+            node=node,
+            pods=new,
+            gone=tuple(map(_key, sorted(gone))),
+        )
         self._sent_pods = pods
         return self._sent
 

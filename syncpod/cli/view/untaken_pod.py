@@ -88,5 +88,5 @@ def explained_document(node: FleetNodeView, pod: PlacedPod, now: datetime) -> di
 
 def _next(node: FleetNodeView, pod: PlacedPod) -> str:
     if pod.refusal:
-        return f"its node's own pod of that name, if there is one, is reached with --node {node.name}"
+        return f"--node {node.name} reaches the node's own pod of that name, if it has one"
     return f"node {node.name} takes it as soon as it answers the fleet"
