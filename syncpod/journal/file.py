@@ -74,9 +74,13 @@ PRAGMA user_version = {VERSION};
 COMMIT;
 """
 
+# A life that its workflow reports after its recorded end is not gone. A late end of a container delays a recorded end.
 _WRITE_LIFE: Final = """
 INSERT INTO life (namespace, name, uid, incarnation, begun, seen, gone, present) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO UPDATE SET seen = max(seen, excluded.seen), gone = coalesce(excluded.gone, gone),
+ON CONFLICT DO UPDATE SET seen = max(seen, excluded.seen),
+    gone = CASE
+        WHEN excluded.gone IS NULL AND excluded.present <> '' AND excluded.seen > gone THEN NULL
+        ELSE max(coalesce(excluded.gone, gone), seen, excluded.seen) END,
     present = CASE WHEN excluded.seen >= seen AND excluded.present <> '' THEN excluded.present ELSE present END
 RETURNING id
 """
@@ -386,7 +390,8 @@ def _end_service(
 def _write(connection: sqlite3.Connection, records: TaskRecords) -> int:
     """Write the records of one life; return how many were new or changed."""
     life, at = records.life, microseconds(records.at)
-    _end_earlier_lives(connection, life, at)
+    if records.present:
+        _end_earlier_lives(connection, life, at)
     first = min((microseconds(each.at) for each in records.entries), default=at)
     row = connection.execute(
         _WRITE_LIFE, _storable((*life, min(first, at), at, at if records.is_gone else None, records.present))
@@ -399,7 +404,10 @@ def _write(connection: sqlite3.Connection, records: TaskRecords) -> int:
 
 
 def _end_earlier_lives(connection: sqlite3.Connection, life: PodLife, at: int) -> None:
-    """End earlier lives of the same name whose end was not recorded: a name has only one pod at a time."""
+    """End earlier lives of the same name whose end was not recorded: a name has only one pod at a time.
+
+    Only a workflow's own records show that its life is the present one: the node also writes the ends of earlier lives.
+    """
     connection.execute(
         "UPDATE life SET gone = max(seen, begun) WHERE (namespace, name) = (?, ?) AND (uid, incarnation) <> (?, ?) "
         "AND gone IS NULL AND seen < ?",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,11 +70,48 @@ def test_lives_of_one_name_are_told_apart_and_a_new_one_ends_the_one_before(
 ) -> None:
     second = PodLife("default", "web", "uid-2", "inc-2")
     journal.write([records_of(1, instances=(ended(),), present="{}")])
-    journal.write([records_of(9, second)])
+    journal.write([records_of(9, second, present="{}")])
     journal.write([records_of(10, second, is_gone=True)])
     first, last = lives_of(tmp_path, "default", "web")
     assert (first.gone, len(first.instances), last.gone, last.instances) == (at(1), 1, at(10), ())
     assert journal.lives_not_gone() == []
+
+
+@pytest.mark.parametrize("how", [{"instances": (ended(end=12),)}, {"is_gone": True}])
+def test_the_late_end_of_an_earlier_life_does_not_end_the_present_one(
+    journal: JournalFile, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    """The node ends the earlier life while the present one begins, and records that end later than the beginning."""
+    present = PodLife("default", "web", "uid-2", "inc-2")
+    journal.write([records_of(1, present="{}")])
+    journal.write([records_of(9, present, present="{}")])
+    journal.write([records_of(12, **how)])
+    earlier, living = lives_of(tmp_path, "default", "web")
+    assert (earlier.gone, living.gone) == (at(12), None)
+    journal.write([records_of(20, present, present="{}")])
+    earlier, living = lives_of(tmp_path, "default", "web")
+    assert (earlier.gone, living.gone) == (at(12), None)
+
+
+def test_a_life_that_is_reported_after_its_recorded_end_is_not_gone(journal: JournalFile, tmp_path: Path) -> None:
+    """It was adopted, or an earlier version recorded the end wrongly. Another record of its past shows no life."""
+    journal.write([records_of(1, present="{}")])
+    journal.write([records_of(5, is_gone=True)])
+    journal.write([records_of(4, present="{}"), records_of(3, entries=(exit_line(3),))])
+    assert only(tmp_path).gone == at(5)
+    journal.write([records_of(6, present="{}")])
+    assert only(tmp_path).gone is None
+
+
+@pytest.mark.parametrize("is_gone_first", [True, False])
+def test_a_pod_is_gone_once_its_last_container_has_ended(
+    journal: JournalFile, tmp_path: Path, is_gone_first: bool
+) -> None:
+    """Its workflow may have ended first, as by a forced deletion while the node's worker was away."""
+    gone, end = records_of(5, present="{}", is_gone=True), records_of(21, instances=(ended(end=21),))
+    journal.write([records_of(1, present="{}")])
+    journal.write([gone, end] if is_gone_first else [end, gone])
+    assert only(tmp_path).gone == at(21)
 
 
 def test_nothing_is_written_of_a_batch_that_fails(journal: JournalFile, tmp_path: Path) -> None:
