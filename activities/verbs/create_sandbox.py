@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,12 +17,12 @@ from activities.node.metrics import count_failed_sandbox, count_sandbox
 from activities.node.pod_record import note_pod
 from activities.pods.admission import admit_to_node, unsupported_features
 from activities.pods.cgroup import prepare_cgroup
-from activities.pods.earlier_lives import end_earlier_lives, remove_what_was_left, sandboxes_of_name
+from activities.pods.earlier_lives import end_earlier_lives, sandboxes_of_name
 from activities.pods.stopping import stop_sandbox
 from activities.step_attempt import PodFault, Polls, StepAttempt, warning
 from syncpod.cri import SandboxConfig
 from syncpod.cri.errors import CriError, NameReserved, TransportFault, go_error
-from syncpod.cri.port import RuntimeStatus
+from syncpod.cri.port import RuntimeStatus, SandboxSummary
 from syncpod.kernel.os_errors import where_and_why
 from syncpod.messages import ObservedPod, ObservedSandbox, StepName
 from syncpod.messages.identity import PodRef, pod_workflow_id
@@ -53,9 +52,9 @@ _OWN_NAME = StepName.CREATE_SANDBOX.value
 async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepResult:
     """Make the sandbox of this pod and attempt, or adopt it, and return which of the pod's images are missing.
 
-    The step first removes the remains of an earlier life under this UID, writes the pod's record, and ends earlier pods
-    of this name. A pod of the name that belongs to another Temporal cluster may not be ended here. While that pod runs,
-    the step fails, since a node runs one pod of a name, like a kubelet. Then the step looks for the sandbox:
+    The step first ends and removes earlier lives of this name, and then writes the pod's record. A pod of the name that
+    belongs to another Temporal cluster may not be ended here. While that pod runs, the step fails, since a node runs
+    one pod of a name, like a kubelet. Then the step looks for the sandbox:
 
     - It is READY and of this incarnation: it is adopted.
     - It is dead, or of another incarnation: its containers are stopped with their grace, and all are removed. The
@@ -74,9 +73,7 @@ async def create_sandbox(attempt: StepAttempt, request: CreateSandbox) -> StepRe
     named = asyncio.create_task(sandboxes_of_name(attempt))
     readiness: asyncio.Task[RuntimeStatus] | None = None
     try:
-        await _note(attempt, request)
-        grace = request.pod.spec.termination_grace_period_seconds or 0
-        still_running = await end_earlier_lives(attempt, await named, grace_seconds=grace)
+        still_running = await _note(attempt, request, named)
         if still_running and not request.adopt:
             raise _failed(attempt, _name_in_use(attempt.ref, still_running))
         readiness = asyncio.create_task(attempt.node.readiness.status())
@@ -135,42 +132,38 @@ async def _adopt(attempt: StepAttempt, request: CreateSandbox, images: asyncio.T
     return StepResult(outcome=Outcome.ADOPTED, id=ready, message=said, missing_images=await images)
 
 
-async def _note(attempt: StepAttempt, request: CreateSandbox) -> None:
-    """Make the pod's own directory, and write its record there in place of an earlier life's. Raises PodFault.
+async def _note(attempt: StepAttempt, request: CreateSandbox, named: Awaitable[Sequence[SandboxSummary]]) -> str:
+    """End earlier lives of this name (`end_earlier_lives`), then make the pod's directory, and write its record there.
 
-    If this life of the pod was deleted on this node, its workflow comes from a restored database. Then nothing is
-    written, the pod fails with reason PodDeleted, and the agent ends its workflow.
+    `named` returns the sandboxes of the name. If this life of the pod was deleted on this node, its workflow comes from
+    a restored database. Then nothing is ended or written, the pod fails with reason PodDeleted, and the agent ends its
+    workflow. Returns the UID of another pod that still runs under the name; "" if none. Raises PodFault.
     """
+    await _refuse_deleted(attempt)
     grace = request.pod.spec.termination_grace_period_seconds or 0
     try:
-        if not request.adopt:
-            await remove_what_was_left(attempt, grace_seconds=grace)
+        still_running = await end_earlier_lives(attempt, await named, grace_seconds=grace, adopts=request.adopt)
         attempt.doing = "notes the pod on the node"
-        at = await asyncio.to_thread(_noted_unless_deleted, attempt.node.context, request)
+        await asyncio.to_thread(note_pod, attempt.node.context, request.ref, request.pod)
     except UnsafeName as error:
         raise _failed(attempt, str(error)) from error
     except OSError as error:
         raise _no_directories(error) from error
+    return still_running
+
+
+async def _refuse_deleted(attempt: StepAttempt) -> None:
+    """Raise PodFault if this life of the pod was deleted on this node."""
+    ref = attempt.ref
+    at = await asyncio.to_thread(tombstone_at, attempt.node.context, ref.uid, ref.incarnation)
     if at is None:
         return
-    attempt.node.agent.pod_was_deleted(attempt.ref)
+    attempt.node.agent.pod_was_deleted(ref)
     message = (
         f"this node deleted the pod at {at:%Y-%m-%dT%H:%M:%SZ}; the Temporal server has no record of the deletion, "
         "perhaps because its database was restored from a copy: the pod is not started again"
     )
     raise PodFault(Fault.POD_REJECTED, message, rejection=Rejection(reason="PodDeleted", message=message, final=True))
-
-
-def _noted_unless_deleted(node: NodeContext, request: CreateSandbox) -> datetime | None:
-    """Write the pod's record; if this life of the pod was deleted here, write nothing, and return the time of its end.
-
-    Blocks. Raises UnsafeName, OSError.
-    """
-    ref = request.ref
-    at = tombstone_at(node, ref.uid, ref.incarnation)
-    if at is None:
-        note_pod(node, ref, request.pod)
-    return at
 
 
 async def _catch_up(attempt: StepAttempt, pod: Pod) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import shutil
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,12 +25,14 @@ from protos.cri.v1 import api_pb2 as cri
 from syncpod.cri.errors import Unavailable
 from syncpod.cri.port import RuntimeStatus, SandboxSummary
 from syncpod.lifecycle.actions import StepName
+from syncpod.messages import KillCause
 from syncpod.messages.identity import EndedLife
 from syncpod.messages.step_table import Stage
 from syncpod.messages.steps import Fault, Outcome
 from syncpod.node.directories import prepare_pod
 from syncpod.node.pod_cgroups import make_pod_cgroup
-from syncpod.node.tombstones import tombstone_at
+from syncpod.node.pod_records import RECORD_NAME, read_pod_record
+from syncpod.node.tombstones import tombstone_at, write_tombstone
 from syncpod.translation import names
 from syncpod.translation.sandbox_config import sandbox_config
 from tests.activities.bench import Bench, bench_of, container, fault_of
@@ -130,11 +134,11 @@ async def test_a_sandbox_of_an_earlier_pod_with_the_same_uid_is_never_adopted(be
     later = bench.pod(uid=earlier.uid, incarnation="life-2")
     later.pod = earlier.pod
     result = await later.create_sandbox()
-    assert (result.outcome, result.status.sandboxes) == (Outcome.SPENT, ())
+    assert (result.outcome, [each.id for each in result.status.sandboxes]) == (Outcome.DONE, [result.id])
 
 
 async def test_containers_of_an_earlier_pods_sandbox_get_their_grace_before_its_removal(bench: Bench) -> None:
-    script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 600 & wait $!; done"
+    script = "trap 'exit 3' TERM; echo ready; while :; do sleep 600 & wait $!; done"
     polite = container(command=("sh", "-c", script))
     earlier = bench.pod(polite, incarnation="life-1")
     await earlier.create_sandbox()
@@ -142,8 +146,62 @@ async def test_containers_of_an_earlier_pods_sandbox_get_their_grace_before_its_
     await earlier.until_ready()
     later = bench.pod(uid=earlier.uid, incarnation="life-2")
     later.pod = earlier.pod
-    assert (await later.create_sandbox()).outcome == Outcome.SPENT
-    assert "bye" in (earlier.logs / "main" / "0.log").read_text()
+    assert (await later.create_sandbox()).outcome == Outcome.DONE
+    exit_ = bench.agent.ends[0].exit
+    assert exit_ is not None
+    assert (exit_.exit_code, exit_.killed_by) == (3, KillCause.EARLIER_LIFE)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "the record", "the directory"])
+async def test_another_life_under_the_uid_finds_nothing_of_one_whose_workflow_was_terminated(
+    bench: Bench, lost: str
+) -> None:
+    scratch = [{"name": "scratch", "emptyDir": {}}]
+    earlier = bench.pod(volumes=scratch, uid=str(uuid.uuid4()), name="static", incarnation="life-1")
+    await earlier.create_sandbox()
+    await earlier.start()
+    volume = earlier.directory / "volumes" / "kubernetes.io~empty-dir" / "scratch"
+    (volume / "file").write_text("of the last life")
+    if lost == "the record":
+        (earlier.directory / RECORD_NAME).unlink()
+    if lost == "the directory":
+        shutil.rmtree(earlier.directory)
+    later = bench.pod(volumes=scratch, uid=earlier.uid, name="static", incarnation="life-2")
+    made = await later.create_sandbox()
+    view = await later.view()
+    assert (made.outcome, [(each.incarnation, each.attempt) for each in view.sandboxes]) == (
+        Outcome.DONE,
+        [("life-2", 0)],
+    )
+    assert (view.containers, list(volume.iterdir()), (later.logs / "main").exists()) == ((), [], False)
+    assert [event.reason for event in made.events if event.type == "Warning"] == ["EarlierLifeEnded"]
+    here = bench.node.context
+    assert tombstone_at(here, earlier.uid, "life-1") is not None
+    record = read_pod_record(here, later.uid)
+    assert record is not None
+    assert (record.incarnation, (await later.create_sandbox()).outcome) == ("life-2", Outcome.ADOPTED)
+
+
+async def test_an_adoption_ends_no_other_life_under_the_uid(bench: Bench) -> None:
+    running = bench.pod(incarnation="life-1")
+    await running.create_sandbox()
+    await running.start()
+    adopted = bench.pod(uid=running.uid, name=running.pod.metadata.name, incarnation="life-2")
+    request = adopted.sandbox_request().model_copy(update={"adopt": True})
+    assert (await adopted.step(StepName.CREATE_SANDBOX, request).result()).outcome == Outcome.ADOPTED
+    assert [each.state for each in (await running.view()).containers] == ["running"]
+
+
+async def test_a_deleted_life_ends_no_other_pod_of_its_name(bench: Bench) -> None:
+    """Its workflow comes from a restored database, which lacks the workflow of the pod that runs now."""
+    running = bench.pod()
+    await running.create_sandbox()
+    await running.start()
+    deleted = bench.pod(name=running.pod.metadata.name)
+    write_tombstone(bench.node.context, deleted.uid, deleted.incarnation)
+    with pytest.raises(ApplicationError):
+        await deleted.create_sandbox()
+    assert [each.state for each in (await running.view()).containers] == ["running"]
 
 
 async def test_a_step_is_cancelled_even_while_the_runtime_is_down(
