@@ -17,7 +17,7 @@ from typing import Final
 
 from syncpod.node.pod_records import PodRecord, read_pod_record
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import UnsafeName, safe_name
+from syncpod.translation.paths import UnsafeName, pods_directory, safe_name
 
 _DIRECTORY: Final = "deleted"
 KEPT_SECONDS: Final = 30 * 86_400
@@ -74,6 +74,25 @@ def prune_tombstones(node: NodeContext) -> int:
         with contextlib.suppress(FileNotFoundError):
             (node.state_dir / _DIRECTORY / name).unlink()
     return len(gone)
+
+
+def remove_emptied_directories(node: NodeContext) -> int:
+    """Remove empty directories of pods whose lives are over; return their number. Blocks. Raises OSError.
+
+    A worker that was killed in the last moment of a removal has left one: no record in it shows the pod. Use it before
+    any step runs, since a step makes a pod's directory before its content.
+    """
+    try:
+        over = {each.name.rpartition(".")[0] for each in os.scandir(node.state_dir / _DIRECTORY)}
+        found = [Path(each.path) for each in os.scandir(pods_directory(node)) if each.name in over]
+    except FileNotFoundError:
+        return 0
+    removed = 0
+    for path in found:
+        with contextlib.suppress(OSError):  # mostly because it is not empty: its remains are removed later
+            path.rmdir()
+            removed += 1
+    return removed
 
 
 def _path(state_dir: Path, uid: str, incarnation: str) -> Path:

@@ -58,7 +58,7 @@ from syncpod.node.reader import PodReader
 from syncpod.node.secret_values import known_secret_values, may_have_unknown
 from syncpod.node.seen_exits import DIRECTORY as EXITS
 from syncpod.node.seen_exits import SeenExits
-from syncpod.node.tombstones import prune_tombstones
+from syncpod.node.tombstones import prune_tombstones, remove_emptied_directories
 from syncpod.objects import ObjectStore
 from syncpod.redaction import of_process
 from syncpod.settings.kept import KeptSettings, read_kept_settings, write_kept_settings
@@ -227,10 +227,12 @@ def _node(settings: NodeSettings, cri: CriClient, reader: PodReader, context: No
 async def _tidy(node: Node) -> None:
     """Limit the resources of all pods together, and clean up after earlier workers.
 
-    Empty cgroups and tombstones of pods are removed, and records of interrupted image pulls are completed.
+    Empty cgroups, emptied directories and tombstones of pods are removed, and records of interrupted image pulls are
+    completed.
     """
     await limit_pods(node)
     await asyncio.to_thread(remove_empty_tiers, node.context)
+    await asyncio.to_thread(remove_emptied_directories, node.context)
     await asyncio.to_thread(prune_tombstones, node.context)
     await node.pulls.records.recover(lambda image: image_id(node.cri, image))
 

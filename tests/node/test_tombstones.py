@@ -7,9 +7,15 @@ from pathlib import Path
 import pytest
 
 from syncpod.node import tombstones
-from syncpod.node.tombstones import KEPT_SECONDS, prune_tombstones, tombstone_at, write_tombstone
+from syncpod.node.tombstones import (
+    KEPT_SECONDS,
+    prune_tombstones,
+    remove_emptied_directories,
+    tombstone_at,
+    write_tombstone,
+)
 from syncpod.translation.context import NodeContext
-from syncpod.translation.paths import UnsafeName
+from syncpod.translation.paths import UnsafeName, pods_directory
 
 
 @pytest.fixture
@@ -37,3 +43,15 @@ def test_old_and_excess_deletion_records_are_dropped(node: NodeContext, monkeypa
         os.utime(node.state_dir / "deleted" / f"u{number}.a", (now - age, now - age))
     assert prune_tombstones(node) == 2
     assert [number for number in range(5) if tombstone_at(node, f"u{number}", "a")] == [0, 1, 2]
+
+
+def test_the_empty_directory_of_a_pod_that_is_over_is_removed(node: NodeContext) -> None:
+    """A worker was killed between the removal of the pod's record and that of its directory."""
+    assert remove_emptied_directories(node) == 0
+    for uid in ("over", "begun-again", "a-kubelets"):
+        (pods_directory(node) / uid).mkdir(parents=True)
+    (pods_directory(node) / "begun-again" / "pod.json").touch()
+    write_tombstone(node, "over", "a")
+    write_tombstone(node, "begun-again", "a")
+    assert remove_emptied_directories(node) == 1
+    assert sorted(each.name for each in pods_directory(node).iterdir()) == ["a-kubelets", "begun-again"]
