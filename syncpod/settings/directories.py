@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import stat
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -107,11 +108,26 @@ def note_place(state_dir: Path) -> None:
     Called by each process that serves a node or a fleet from the directory. The subdirectory of a fleet, with its keys,
     may be copied alone, since the record is not in it. Blocks. Raises OSError.
     """
-    place, path = _place_of(state_dir)
     here = os.path.realpath(state_dir)
-    if path != here:
-        said = {"place": place or uuid.uuid4().hex, "path": here}
-        replace_file(state_dir / PLACE_FILE, json.dumps(said) + "\n", durable=True)
+    with alone_in(state_dir):
+        place, path = _place_of(state_dir)
+        if path != here:
+            said = {"place": place or uuid.uuid4().hex, "path": here}
+            replace_file(state_dir / PLACE_FILE, json.dumps(said) + "\n", durable=True)
+
+
+@contextlib.contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """Lock a directory for the block: other processes and threads that lock it wait. Blocks. Raises OSError.
+
+    It is for the first files of a directory that several commands may find new at once.
+    """
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _place_of(state_dir: Path) -> tuple[str, str]:

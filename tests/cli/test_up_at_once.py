@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from syncpod.cli.machine import state_directory
+from syncpod.settings.directories import PLACE_FILE
 from tests.cli.conftest import Result, typed
 from tests.cli.machine import EMBEDDED, machine
 
@@ -29,3 +31,11 @@ def test_of_several_at_once_all_find_what_one_has_started(request: pytest.Fixtur
         refused = results[1]  # unless it was the one that started the worker, which then has the labels
         if not starts[1]:
             assert refused.code == 1 and "was started without --node-labels, not with --node-labels a=b" in refused.err
+
+
+def test_commands_that_find_a_new_directory_at_once_all_prepare_it(tmp_path: Path) -> None:
+    for number in range(40):
+        state = tmp_path / str(number)
+        with ThreadPoolExecutor(8) as at_once:
+            list(at_once.map(state_directory.prepare, [state] * 8))
+        assert {each.name for each in state.iterdir()} == {state_directory.MARK, PLACE_FILE, "log"}

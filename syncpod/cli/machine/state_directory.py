@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from syncpod.cli.failure import BadInput
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.procfs import ProcessIdentity, is_running
-from syncpod.settings.directories import NODE_FILE, PLACE_FILE, note_place
+from syncpod.settings.directories import NODE_FILE, PLACE_FILE, alone_in, note_place
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RUNTIME_FILE as _RUNTIME
@@ -178,12 +178,13 @@ def full_disk(state_dir: Path) -> str:
 
 def mark(state_dir: Path) -> None:
     """Mark a directory that has only files of syncpod. Raises OSError."""
-    names = {path.name for path in state_dir.iterdir()}
-    of_worker = NODE_FILE in names and names <= _OF_WORKER
-    if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
-        replace_file(
-            state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n", durable=True
-        )
+    with alone_in(state_dir):
+        names = {path.name for path in state_dir.iterdir()}
+        of_worker = NODE_FILE in names and names <= _OF_WORKER
+        if not names or of_worker or (names == {"pods"} and _only_pods(state_dir / "pods")):
+            replace_file(
+                state_dir / MARK, "This directory is syncpod's; `syncpod down --purge` removes it.\n", durable=True
+            )
 
 
 def _only_pods(directory: Path) -> bool:
