@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from temporalio.api.common.v1 import WorkflowExecution
@@ -14,6 +15,7 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 
 from syncpod.journal.reading import LifeRecords, NoJournal, lives_of, pods_of
 from syncpod.journal.records import SENDER
+from syncpod.messages import KillCause
 from tests.agent.waiting import until
 from tests.e2e.faults_support import FaultyNode, Pod, shell
 from tests.fork_server import run_syncpod
@@ -180,6 +182,44 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     assert said["underWay"][0]["what"].startswith("start app, restart 1")
     assert "no password here" not in str(await pod.handle.query("history")), "that is kept by the server"
     await pod.delete(grace=0)
+
+
+@pytest.mark.parametrize("uid", ["", str(uuid4())])
+async def test_a_pod_applied_after_its_workflow_was_terminated_has_nothing_of_its_last_life(
+    node: FaultyNode, uid: str
+) -> None:
+    scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+    deaf = "cat /scratch/*; echo x > /scratch/of-this-life; trap '' TERM; echo begun; while :; do sleep 1; done"
+    app = shell("app", deaf, volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
+    pod = await node.apply(app, uid=uid, **scratch)
+    await pod.running(app=0)
+    await pod.handle.terminate()
+    again = await node.apply(app, name=pod.name, uid=uid, **scratch)
+    seen = await again.running(app=0)
+    assert not uid or seen["metadata"]["uid"] == uid
+    (sandbox,) = await again.sandboxes()
+    assert sandbox.attempt == 0
+
+    def recorded() -> list[LifeRecords]:
+        return lives_of(node.worker.state_dir, "default", pod.name)
+
+    await until(lambda: len(recorded()) == 2 and any(each.has_ended for each in recorded()[0].instances))
+    await until(lambda: any(each["name"] == "app" for each in recorded()[1].present.get("containers", ())))
+    earlier, living = recorded()
+    assert (earlier.instances[0].exit.killed_by, earlier.gone) == (  # type: ignore[union-attr]
+        KillCause.EARLIER_LIFE,
+        earlier.instances[0].ended_at,
+    )
+    assert living.gone is None
+    assert "Now: " in told(node, "explain", pod.name) and "gone since" not in told(node, "explain", pod.name)
+    await until(lambda: " begun" in logs_of(node, pod.name))
+    assert logs_of(node, pod.name).count(" begun") == 1 and " x" not in logs_of(node, pod.name)
+
+
+def logs_of(node: FaultyNode, name: str) -> str:
+    """All that the node has of the logs of a name."""
+    logs = node.worker.state_dir.parent / "logs"
+    return "".join(each.read_text() for each in logs.glob(f"default_{name}_*/*/*.log"))
 
 
 def is_second_start_told(records: LifeRecords | None) -> bool:
