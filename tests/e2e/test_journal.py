@@ -184,17 +184,17 @@ async def test_what_a_failed_hook_has_said_and_the_step_under_way_are_told(node:
     await pod.delete(grace=0)
 
 
-@pytest.mark.parametrize("uid", ["", str(uuid4())])
+@pytest.mark.parametrize("names_uid", [False, True])
 async def test_a_pod_applied_after_its_workflow_was_terminated_has_nothing_of_its_last_life(
-    node: FaultyNode, uid: str
+    node: FaultyNode, names_uid: bool
 ) -> None:
-    scratch = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+    uid, volumes = str(uuid4()) if names_uid else "", [{"name": "scratch", "emptyDir": {}}]
     deaf = "cat /scratch/*; echo x > /scratch/of-this-life; trap '' TERM; echo begun; while :; do sleep 1; done"
     app = shell("app", deaf, volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}])
-    pod = await node.apply(app, uid=uid, **scratch)
+    pod = await node.apply(app, uid=uid, volumes=volumes)
     await pod.running(app=0)
     await pod.handle.terminate()
-    again = await node.apply(app, name=pod.name, uid=uid, **scratch)
+    again = await node.apply(app, name=pod.name, uid=uid, volumes=volumes)
     seen = await again.running(app=0)
     assert not uid or seen["metadata"]["uid"] == uid
     (sandbox,) = await again.sandboxes()
