@@ -77,6 +77,9 @@ def _recorded(node: NodeContext, uid: str) -> tuple[str, str] | None:
 def _refusal(ref: PodRef, owner: tuple[str, str]) -> str:
     if owner == (ref.namespace, ref.name):
         return ""
+    namespace, name = owner
+    flag = "" if namespace == "default" else f" -n {namespace}"
     return (
-        f"metadata.uid: {ref.uid} belongs to pod {'/'.join(owner)} on this node: leave it out, or delete that pod first"
+        f"metadata.uid: {ref.uid} belongs to pod {namespace}/{name} on this node: leave it out, or delete that pod "
+        f"first (`syncpod prune{flag} {name}` on that node if it runs without a workflow)"
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from syncpod.api import client
@@ -14,6 +16,7 @@ from syncpod.cli.failure import BadInput
 from syncpod.cli.machine.settings import settings
 from syncpod.cli.machine.state_directory import other_server
 from syncpod.node.orphan_mark import why_orphaned
+from syncpod.settings.directories import MADE_BY_MANIFESTS
 from syncpod.settings.worker_record import read_worker_record, serving
 
 _NAMED: Final = 5
@@ -79,13 +82,30 @@ def without_workflow(pod: Mapping[str, Any]) -> str:
 
 
 def _is_of_directory(metadata: Mapping[str, Any]) -> bool:
-    """Return whether the pod is a static pod by its annotations: its manifest is, or was, in the node's directory."""
+    """Return whether the pod is a static pod by its annotations, and its manifest is in the node's directory."""
     from syncpod.messages.node import FILE_SOURCE, SOURCE_ANNOTATION
     from syncpod.pod.static import HASH_ANNOTATION
 
     annotations = metadata.get("annotations") or {}
     made_from = annotations.get(HASH_ANNOTATION)
-    return annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE and made_from == metadata.get("uid")
+    is_static = annotations.get(SOURCE_ANNOTATION) == FILE_SOURCE and made_from == metadata.get("uid")
+    return is_static and _has_manifest(str(metadata.get("namespace") or "default"), str(metadata["name"]))
+
+
+def _has_manifest(namespace: str, name: str) -> bool:
+    """Return whether the node follows a directory, and a file there has made the pod of this name. Blocks."""
+    try:
+        state_dir = settings().state_dir
+        worker = read_worker_record(state_dir)
+        made = json.loads((state_dir / MADE_BY_MANIFESTS).read_bytes())
+        return worker is not None and any(
+            (key["namespace"], key["name"]) == (namespace, name)
+            and str(Path(path).parent) == worker.manifest_dir
+            and os.path.lexists(path)
+            for path, key in made.items()
+        )
+    except (BadInput, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def note_earlier(namespace: str, name: str) -> None:

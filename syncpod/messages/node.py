@@ -260,6 +260,8 @@ class StaticPods(Message):
     """The pods of the directory, and those whose file is gone but whose workflows have no order to end yet."""
     gone: tuple[PodKey, ...] = ()
     """Pods that somebody else has ended since the last report: the agent applies them again."""
+    begun_anew: tuple[ForeignText, ...] = ()
+    """One sentence for each pod that ends and begins anew, since the pod could not take its changed manifest."""
     problems: tuple[ForeignText, ...] = ()
     """One sentence for each thing in the directory that is not a valid pod, if it is new; shown as events."""
 

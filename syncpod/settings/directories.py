@@ -25,6 +25,8 @@ NODE_FILE: Final = "node.json"
 """The file in a state directory with its node's name and machine (`syncpod.agent.takeover.lock`)."""
 PLACE_FILE: Final = "place.json"
 """The file in a state directory with a random id of its own, and its path."""
+MADE_BY_MANIFESTS: Final = "manifest-pods.json"
+"""The file in a state directory that stores which manifest made which pod: namespace and name by path."""
 FLEET: Final = "fleet"
 """The subdirectory of a fleet that is commanded from a state directory: the fleet's authority and keys."""
 _IN_MEMORY = ("tmpfs", "ramfs")

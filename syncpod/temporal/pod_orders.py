@@ -162,6 +162,10 @@ class PodOrders:
 
     async def _apply(self, pod: Pod, node: str, require: Require) -> PodWorkflowResult:
         _, record = await asyncio.gather(require(), self._recorded(pod))  # neither need wait for the other
+        if record is not None and (owner := _name_of(record.pod)) != _name_of(pod):
+            return PodWorkflowResult(
+                refused=f"metadata.uid: {pod.metadata.uid} belongs to pod {owner} on this node until that pod has ended"
+            )
         if record is None and pod.metadata.uid and await self._begin(pod, node):
             return PodWorkflowResult(uid=pod.metadata.uid)
         start = start_operation(
@@ -237,6 +241,10 @@ class PodOrders:
 
     def _handle(self, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(pod_workflow_id(namespace, name))
+
+
+def _name_of(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 @contextlib.asynccontextmanager

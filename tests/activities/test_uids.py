@@ -21,7 +21,10 @@ from tests.activities.bench import Bench, fault_of
 from tests.translation.translation import NODE, make_pod
 
 FIRST, SECOND = (PodRef(namespace=namespace, name="web", uid="u1") for namespace in ("a", "b"))
-TAKEN = "metadata.uid: u1 belongs to pod a/web on this node: leave it out, or delete that pod first"
+TAKEN = (
+    "metadata.uid: u1 belongs to pod a/web on this node: leave it out, or delete that pod first "
+    "(`syncpod prune -n a web` on that node if it runs without a workflow)"
+)
 
 
 @pytest.fixture

@@ -73,6 +73,10 @@ class Workflows:
         """The names of pods whose workflows are open but not yet visible in the server's lists."""
         self.asked = 0
         self.annotations: dict[str, str] = {}
+        self.specs: dict[str, Any] = {}
+        """The spec of the running pod, by name: it may not be changed."""
+        self.is_invalid = False
+        """Whether every document is refused."""
         self.pods = DesiredPods("n1", FILE_SOURCE, self, self, self._known, self._require)
 
     def _known(self) -> list[Known]:
@@ -109,6 +113,10 @@ class Workflows:
             del self.there[name]
         if self.there.get(name, uid) != uid:
             return PodWorkflowResult(refused="it is another pod")
+        spec = request.pod.get("spec")
+        if self.is_invalid or (name in self.there and self.specs.get(name) != spec):
+            return PodWorkflowResult(refused="spec: may not be changed")
+        self.specs[name] = spec
         self.there[name] = uid
         if failure is not None:
             raise failure
@@ -214,6 +222,62 @@ async def test_a_file_that_was_away_for_a_moment_and_has_changed_has_its_pod_rep
     await workflows.pods.take(listing("web/u2"))
     await workflows.settled(web="applied")
     assert workflows.told == ["apply web/u1", "apply web/u2 for u1"]
+
+
+def own(uid: str, spec: str, *, is_named: bool = True) -> Listing:
+    """The listing of one file that sets its pod's UID."""
+    named = frozenset((PodKey(name="web"),)) if is_named else frozenset()
+    return Listing(({**document("web", uid), "spec": spec},), (), (), named)
+
+
+async def test_a_change_that_the_running_pod_cannot_take_ends_it_and_begins_it_anew(workflows: Workflows) -> None:
+    """A file that sets the UID was changed by a rename: the old container ran on for ever."""
+    await workflows.pods.take(own("u1", "first"))
+    await workflows.settled(web="applied")
+    workflows.known = [meta("web", "u1")]
+    for spec in ("second", "third"):
+        workflows.told = []
+        await workflows.pods.take(own("u1", spec))
+        await workflows.settled(web="applied")
+        assert (workflows.told, workflows.specs) == (["apply web/u1", "end web/u1", "apply web/u1"], {"web": spec})
+        (why,) = workflows.pods.take_begun_anew()
+        assert why.startswith("pod default/web ends and begins anew") and why.endswith("spec: may not be changed")
+    assert workflows.pods.take_begun_anew() == ()
+    assert workflows.pods.take_ended_by_others() == ()
+
+
+async def test_the_next_worker_begins_a_pod_anew_whose_file_has_changed_too_much(workflows: Workflows) -> None:
+    workflows.there, workflows.specs, workflows.known = {"web": "u1"}, {"web": "first"}, [meta("web", "u1")]
+    await workflows.pods.take(own("u1", "second"))
+    await workflows.settled(web="applied")
+    assert workflows.told == ["apply web/u1", "end web/u1", "apply web/u1"]
+
+
+async def test_a_document_that_is_refused_by_itself_ends_its_pod_at_most_once(workflows: Workflows) -> None:
+    await workflows.pods.take(own("u1", "first"))
+    await workflows.settled(web="applied")
+    workflows.known, workflows.is_invalid = [meta("web", "u1")], True
+    await workflows.pods.take(own("u1", "second"))
+    await until(lambda: workflows.pods.report()[0].retry_at is not None)
+    assert workflows.told[1:] == ["apply web/u1", "end web/u1", "apply web/u1"]
+    await workflows.pods.take(own("u1", "second"))
+    await asyncio.sleep(0.05)
+    assert len(workflows.told) == 4
+
+
+@pytest.mark.parametrize(
+    ("known", "is_named"),
+    [([], True), ([meta("web", "u1", "api")], True), ([meta("web", "u2")], True), ([meta("web", "u1")], False)],
+)
+async def test_only_a_pod_of_the_file_with_the_uid_that_it_sets_is_ended_for_a_refused_change(
+    workflows: Workflows, known: list[ObjectMeta], is_named: bool
+) -> None:
+    await workflows.pods.take(own("u1", "first"))
+    await workflows.settled(web="applied")
+    workflows.known = known
+    await workflows.pods.take(own("u1", "second", is_named=is_named))
+    await until(lambda: workflows.pods.report()[0].retry_at is not None)
+    assert workflows.told == ["apply web/u1"] * 2
 
 
 async def test_a_file_that_goes_while_its_pod_is_begun_has_it_ended(workflows: Workflows) -> None:

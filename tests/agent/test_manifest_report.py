@@ -24,6 +24,7 @@ class Pods:
         self.is_read = True
         self.there: tuple[DesiredPod, ...] = ()
         self.gone: tuple[PodKey, ...] = ()
+        self.begun_anew: tuple[str, ...] = ()
         self.heard: list[StaticPods] = []
         self.failing = 0
         self.settled: list[str] = []
@@ -40,6 +41,10 @@ class Pods:
     def take_ended_by_others(self) -> tuple[PodKey, ...]:
         gone, self.gone = self.gone, ()
         return gone
+
+    def take_begun_anew(self) -> tuple[str, ...]:
+        begun, self.begun_anew = self.begun_anew, ()
+        return begun
 
     async def tell(self, pods: StaticPods) -> None:
         if self.failing:
@@ -101,6 +106,18 @@ async def test_a_report_that_was_not_received_is_sent_again_with_all_that_it_had
     assert (pods.heard[1].gone, pods.heard[1].problems) == ((), ())
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_why_a_pod_begins_anew_is_reported_once_though_nothing_else_has_changed(pods: Pods) -> None:
+    report = ManifestReport(pods, pods.tell, boot=7)
+    pods.have(web="applied")
+    assert await report.round()
+    pods.begun_anew, pods.failing = ("pod web begins anew",), 1
+    with pytest.raises(RPCError):
+        await report.round()
+    assert await report.round()
+    assert not await report.round()
+    assert [each.begun_anew for each in pods.heard] == [(), ("pod web begins anew",)]
 
 
 async def test_a_workflow_that_has_not_this_lifes_report_is_sent_it_again(pods: Pods) -> None:

@@ -275,6 +275,37 @@ async def test_a_manifest_that_is_back_at_once_restarts_its_pod_whose_restarts_c
 
 
 @pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
+async def test_a_changed_manifest_that_sets_its_uid_begins_its_pod_anew_unless_the_pod_can_take_the_change(
+    manifest_node: ManifestNode,
+) -> None:
+    """The containers of a file that was replaced by a rename ran on for ever."""
+    node = manifest_node
+    web = node.write("web.json", "web")
+    await node.applied(web)
+    path, uid = node.manifests / "web.json", str(uuid.uuid4())
+    pod = json.loads(path.read_text())
+    pod["metadata"]["uid"] = uid
+
+    def replace() -> None:
+        new = node.manifests / ".new"
+        new.write_text(json.dumps(pod))
+        new.rename(path)
+
+    replace()
+    await web.until(lambda pod: pod["metadata"]["uid"] == uid and pod["status"]["phase"] == "Running")
+    before = (await web.instance("main")).id
+    pod["metadata"]["labels"] = {"in": "place"}
+    replace()
+    await web.until(lambda pod: pod["metadata"].get("labels") == {"in": "place"})
+    assert (await web.instance("main")).id == before
+    pod["spec"]["containers"][0]["env"] = [{"name": "CHANGED", "value": "1"}]
+    replace()
+    after = await web.until(lambda pod: pod["spec"]["containers"][0].get("env") and pod["status"]["phase"] == "Running")
+    assert (after["metadata"]["uid"], (await web.instance("main")).id != before) == (uid, True)
+    await node.until(lambda view: any("begins anew" in each.message for each in view.events))
+
+
+@pytest.mark.parametrize("runtime", ["embedded"], indirect=True)
 async def test_a_manifest_removed_while_the_nodes_workflow_is_down_removes_its_pod(
     manifest_node: ManifestNode,
 ) -> None:

@@ -168,3 +168,6 @@ def test_a_pod_of_a_manifest_that_has_ended_is_told_of_without_a_guess_at_who_en
     absorb.absorb(state, "static_pods", ({"boot": 1, "pods": [], "gone": [{"name": "web"}]},), START)
     (told,) = (each.message for each in state.events if each.reason == "PodGone")
     assert told == "pod default/web has ended although its manifest is there, and is made anew"
+    why = "pod default/web ends and begins anew, since its changed manifest cannot be applied to it: spec"
+    absorb.absorb(state, "static_pods", ({"boot": 1, "pods": [], "begunAnew": [why]},), START)
+    assert [each.message for each in state.events if each.reason == "PodGone"] == [told, why]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from syncpod.messages.node import StaticPods
 from workflows.entity import Signal
 from workflows.node.inbox import NodeInbox
 
@@ -43,6 +44,7 @@ def test_the_last_signal_of_a_subject_counts_and_invalid_ones_are_dropped() -> N
 def test_a_report_of_static_pods_that_says_something_once_is_not_dropped_for_a_later_one() -> None:
     inbox = NodeInbox()
     once = [{"boot": 1, "gone": [{"name": "web"}]}, {"boot": 1, "problems": ["web.yaml: is no pod"]}]
+    once.append(StaticPods(boot=1, begun_anew=("pod web begins anew",)).model_dump(mode="json", by_alias=True))
     for payload in ({"boot": 1}, {"boot": 1, "pods": []}, *once, {"boot": 2}):
         inbox.put("static_pods", (payload,))
     expected = [Signal("static_pods", (payload,)) for payload in (*once, {"boot": 2})]

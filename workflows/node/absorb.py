@@ -264,6 +264,8 @@ def _static_pods(state: NodeState, signal: StaticPods, now: datetime) -> None:
             "PodGone",
             f"pod {key_of(each.namespace, each.name)} has ended although its manifest is there, and is made anew",
         )
+    for why in signal.begun_anew:
+        state.event(now, "Normal", "PodGone", why)
     for problem in signal.problems:
         state.event(now, "Warning", "FailedManifest", problem)
     _record_duplicates(state, FILE_SOURCE, new, now)

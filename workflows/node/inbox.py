@@ -41,7 +41,7 @@ def subject(name: str, args: Sequence[Any]) -> str | None:
 
     A newer signal with the same subject replaces an older one. None means that the signal stands alone: it is of
     another kind, it is invalid and will be rejected, or it reports events that the agent sends only once (`gone`,
-    `problems`).
+    `begunAnew`, `problems`).
     """
     payload = args[0] if len(args) == 1 else None
     if not isinstance(payload, dict):
@@ -49,7 +49,7 @@ def subject(name: str, args: Sequence[Any]) -> str | None:
     if name == "node_status":
         return name if isinstance(payload.get("boot"), int) else None
     if name == "static_pods":
-        says_once = payload.get("gone") or payload.get("problems")
+        says_once = any(payload.get(each) for each in ("gone", "begunAnew", "problems"))
         return name if isinstance(payload.get("boot"), int) and not says_once else None
     source = payload.get("source")
     is_list = name == "sync_pods" and isinstance(source, str) and isinstance(payload.get("pods"), list)

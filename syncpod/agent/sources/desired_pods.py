@@ -28,6 +28,7 @@ from syncpod.lifecycle import backoff
 from syncpod.lifecycle.backoff import BackoffStore
 from syncpod.messages.identity import PodRef, pod_workflow_id
 from syncpod.messages.node import (
+    FILE_SOURCE,
     SEEN_ANNOTATION,
     SOURCE_ANNOTATION,
     SOURCE_NAMES,
@@ -107,6 +108,10 @@ class _Pod:
     corrects it."""
     ends_first: bool = False
     """The running pod with this UID must end before the pod starts again (pod_workers.go, v1.36, restartRequested)."""
+    is_named: bool = False
+    """The source sets the UID, so that a changed document has the UID of the running pod."""
+    begun_anew_for: Mapping[str, Any] | None = None
+    """The document that the running pod could not take, so that the pod was ended for it; None once it has started."""
     uids: tuple[str, ...] = ()
     """UIDs of the source's pods that may run under the name, the newest last."""
     seen: dict[str, str] = field(default_factory=dict)
@@ -157,6 +162,7 @@ class DesiredPods:
         self._backoff = BackoffStore()
         self._room = asyncio.Semaphore(AT_ONCE)
         self._ended_by_others: dict[PodKey, None] = {}
+        self._begun_anew: list[str] = []
         self._there: dict[str, str] = {}
         """By workflow id: the UIDs of pods that ran before the source was first read. An entry is removed once the
         source has listed its pod."""
@@ -180,12 +186,12 @@ class DesiredPods:
             self._there = await self._workflows.open()
         for key in {**dict.fromkeys(wanted), **dict.fromkeys(listing.kept), **dict.fromkeys(self._pods)}:
             pod = self._pods.setdefault(key, _Pod(key))
-            document, pod.kept = wanted.get(key), key in listing.kept
+            document, pod.kept, pod.is_named = wanted.get(key), key in listing.kept, key in listing.named
             if document != pod.document:
                 pod.document = document
                 self._forget_backoff(pod)
             if document is not None and self._there.pop(_workflow_id(key), "") == _uid(document):
-                self._assume(pod, document, is_named=key in listing.named)
+                self._assume(pod, document)
             pod.ends_first = _uid(document) in pod.uids and (pod.ends_first or key in listing.replaced)
         if not self.is_read:
             self.is_read = True
@@ -195,14 +201,14 @@ class DesiredPods:
             self._send_if_due(pod)
         self.news.set()
 
-    def _assume(self, pod: _Pod, document: Mapping[str, Any], *, is_named: bool) -> None:
+    def _assume(self, pod: _Pod, document: Mapping[str, Any]) -> None:
         """Take this document for one that an earlier worker has sent, if that is certain or can be checked."""
-        if is_named and "generation" not in document["metadata"]:
+        if pod.is_named and "generation" not in document["metadata"]:
             return
-        pod.sent_document, pod.uids, pod.is_assumed = document, (_uid(document),), is_named
-        for state in self._known() if is_named and self.is_read else ():
+        pod.sent_document, pod.uids, pod.is_assumed = document, (_uid(document),), pod.is_named
+        for state in self._known() if pod.is_named and self.is_read else ():
             meta = state.metadata
-            if PodKey(namespace=meta.namespace, name=meta.name) == pod.key:
+            if _key_of(meta) == pod.key:
                 self._compare(pod, meta)
 
     def published(self, state: PodOfSource) -> None:
@@ -210,7 +216,7 @@ class DesiredPods:
         meta = state.metadata
         if not self.is_read or list_of(meta) != self._source:
             return
-        key = PodKey(namespace=meta.namespace, name=meta.name)
+        key = _key_of(meta)
         pod = self._pods.get(key)
         if pod is not None:
             pod.seen.setdefault(meta.uid, meta.annotations.get(SEEN_ANNOTATION, ""))
@@ -236,7 +242,7 @@ class DesiredPods:
     def gone(self, state: PodOfSource) -> None:
         """Note that a pod's workflow has ended, by the state that it has published last."""
         meta, is_followed = state.metadata, state.is_followed
-        pod = self._pods.get(PodKey(namespace=meta.namespace, name=meta.name))
+        pod = self._pods.get(_key_of(meta))
         if pod is None:
             return
         self._there.pop(_workflow_id(pod.key), None)
@@ -330,15 +336,36 @@ class DesiredPods:
                 return _QUICK_SECONDS[pod.tries - 1]
             return self._failed(pod, order, type(error).__name__, _text(error))
         if result.refused and isinstance(order, ApplyPodWorkflow):
+            if self._begins_anew(pod, order, result.refused):
+                return None
             return self._failed(pod, order, "Refused", result.refused)
         self._backoff, pod.tries = backoff.forget(self._backoff, pod.name), 0
         if isinstance(order, ApplyPodWorkflow):
-            over, pod.sent_document = order.replaces, document
+            over, pod.sent_document, pod.begun_anew_for = order.replaces, document, None
         else:
             over, pod.sent_document, pod.ends_first = order.uids, None, False
         pod.uids = tuple(uid for uid in pod.uids if uid not in over)
         pod.seen = {uid: at for uid, at in pod.seen.items() if uid in pod.uids}
         return None
+
+    def _begins_anew(self, pod: _Pod, order: ApplyPodWorkflow, why: str) -> bool:
+        """Return whether the running pod now ends first, because a changed file with its UID was refused as a change.
+
+        Happens once for each document: after that, the refusal is not about the change.
+        """
+        uid, document = _uid(pod.document), pod.document
+        if self._source != FILE_SOURCE or not pod.is_named or pod.begun_anew_for == document:
+            return False
+        running = [each.metadata for each in self._known() if _key_of(each.metadata) == pod.key]
+        is_ours = any(meta.uid == uid and list_of(meta) == self._source for meta in running)
+        if not is_ours or self._order(pod) != order:
+            return False
+        pod.begun_anew_for, pod.ends_first, pod.tries = document, True, 0
+        sentence = f"pod {pod.name} ends and begins anew, since its changed manifest cannot be applied to it: {why}"
+        log.warning("%s", sentence)
+        self._begun_anew.append(sentence[:_LONGEST_MESSAGE])
+        self.news.set()
+        return True
 
     def _failed(self, pod: _Pod, order: ApplyPodWorkflow | DeletePodWorkflow, reason: str, why: str) -> float | None:
         """Record why an order has failed; return the back-off in seconds, None if the pod's order has changed."""
@@ -380,6 +407,11 @@ class DesiredPods:
         ended, self._ended_by_others = tuple(self._ended_by_others), {}
         return ended
 
+    def take_begun_anew(self) -> tuple[str, ...]:
+        """Return a sentence for each pod that was ended since the last call because it could not be changed."""
+        begun, self._begun_anew = tuple(self._begun_anew), []
+        return begun
+
     def _reported(self, pod: _Pod) -> DesiredPod:
         held = self._backoff.entries.get(pod.name)
         return DesiredPod(
@@ -417,6 +449,10 @@ def _uid(document: Mapping[str, Any] | None) -> str:
 
 def _key(metadata: Mapping[str, Any]) -> PodKey:
     return PodKey(namespace=metadata["namespace"], name=metadata["name"])
+
+
+def _key_of(meta: ObjectMeta) -> PodKey:
+    return PodKey(namespace=meta.namespace, name=meta.name)
 
 
 def _workflow_id(key: PodKey) -> str:

@@ -38,8 +38,8 @@ from syncpod.pod import (
     static_pod,
 )
 from syncpod.pod.admission import without_cluster
+from syncpod.settings.directories import MADE_BY_MANIFESTS
 
-_MADE: Final = "manifest-pods.json"
 _MOST_PROBLEMS: Final = 100
 _LONGEST_PROBLEM: Final = 1024
 """The most characters of a reported problem: bad files must not make the report too large for the pods in it."""
@@ -165,7 +165,7 @@ class ManifestFiles:
         """
         if not self._is_unsynced:
             return ""
-        path = self.state_dir / _MADE
+        path = self.state_dir / MADE_BY_MANIFESTS
         try:
             sync_file(path)
         except OSError as error:
@@ -259,7 +259,7 @@ class ManifestFiles:
     def _recall(self) -> dict[str, PodKey]:
         """Return which file made which pod, as an earlier worker stored it; empty if that cannot be read."""
         try:
-            said = json.loads((self.state_dir / _MADE).read_bytes())
+            said = json.loads((self.state_dir / MADE_BY_MANIFESTS).read_bytes())
             return {str(path): PodKey.model_validate(key) for path, key in said.items()}
         except (OSError, ValueError, AttributeError):
             return {}
@@ -271,7 +271,7 @@ class ManifestFiles:
         pod, whose data may fill the disk.
         """
         text = json.dumps({path: key.model_dump() for path, key in made.items()}, indent=1)
-        path = self.state_dir / _MADE
+        path = self.state_dir / MADE_BY_MANIFESTS
         try:
             replace_file(path, text + "\n", durable=False)
         except OSError as error:

@@ -36,6 +36,9 @@ class Pods(Protocol):
     def take_ended_by_others(self) -> tuple[PodKey, ...]:
         """Return the pods that other clients have ended since the last call."""
 
+    def take_begun_anew(self) -> tuple[str, ...]:
+        """Return a sentence for each pod that was ended since the last call because it could not be changed."""
+
 
 class ManifestReport:
     """Reports the pods of one directory. All methods belong to one event loop."""
@@ -58,6 +61,7 @@ class ManifestReport:
         self._boot = boot
         self._reported: StaticPods | None = None
         self._gone: tuple[PodKey, ...] = ()
+        self._begun_anew: tuple[str, ...] = ()
         self._problems: tuple[str, ...] = ()
         self.reported = False
         """Whether the node's workflow has received a report from this worker."""
@@ -104,12 +108,14 @@ class ManifestReport:
             log.warning("manifests: %s", problem)
         now = StaticPods(boot=self._boot, pods=_bounded(self._pods.report()), problems=self._problems)
         self._gone = (*self._gone, *self._pods.take_ended_by_others())
-        if now == self._reported and not self._gone:
+        self._begun_anew = (*self._begun_anew, *self._pods.take_begun_anew())
+        if now == self._reported and not self._gone and not self._begun_anew:
             return False
         known = self._reported.problems if self._reported is not None else ()
         new = tuple(each for each in now.problems if each not in known)
-        await self._tell(now.model_copy(update={"gone": self._gone, "problems": new}))
-        self._reported, self._gone, self.reported = now, (), True
+        changes = {"gone": self._gone, "begun_anew": self._begun_anew, "problems": new}
+        await self._tell(now.model_copy(update=changes))
+        self._reported, self._gone, self._begun_anew, self.reported = now, (), (), True
         log.info("reported %d pods of manifests to the node's workflow", len(now.pods))
         return True
 

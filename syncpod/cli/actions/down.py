@@ -124,7 +124,7 @@ def _delete_pods(here: NodeSettings, patience: timedelta | None, *, everything: 
                 try:
                     _end_orphans(server.config, here)
                     delete_all(server.config, here, patience)
-                    _let_the_node_remove(directory)
+                    _let_the_node_remove(directory, everything=everything)
                 except Failure as failure:
                     if not (everything and before.own_server and _simulates(directory)):
                         raise
@@ -167,12 +167,18 @@ def _end_orphans(config: ClientConnectConfig, here: NodeSettings) -> None:
     session.run_on(config, work, here.state_dir)
 
 
-def _let_the_node_remove(directory: Path) -> None:
-    """Wait until the node has removed its pods' files, _REMOVAL_SECONDS at most: files left would look like orphans."""
+def _let_the_node_remove(directory: Path, *, everything: bool) -> None:
+    """Wait until the node has removed its pods' files, _REMOVAL_SECONDS at most: files left would look like orphans.
+
+    If `everything` is removed next, files left are not worth a note.
+    """
     deadline, pods = time.monotonic() + _REMOVAL_SECONDS, directory / PODS
     while left := len(list(pods.iterdir())) if pods.is_dir() else 0:
         if time.monotonic() > deadline:
-            remark(f"Note: files of {left} pods are not removed yet: if the worker ends first, the next `up` does it")
+            if not everything:
+                remark(
+                    f"Note: files of {left} pods are not removed yet: if the worker ends first, the next `up` does it"
+                )
             return
         time.sleep(_LOOK_SECONDS)
 

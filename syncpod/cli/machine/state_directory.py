@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from syncpod.cli.failure import BadInput
 from syncpod.kernel.atomic_file import replace_file
 from syncpod.kernel.procfs import ProcessIdentity, is_running
-from syncpod.settings.directories import NODE_FILE, PLACE_FILE, alone_in, note_place
+from syncpod.settings.directories import MADE_BY_MANIFESTS, NODE_FILE, PLACE_FILE, alone_in, note_place
 from syncpod.settings.kept import FILE_NAME as KEPT_SETTINGS
 from syncpod.settings.node import NodeSettings
 from syncpod.settings.process_records import RUNTIME_FILE as _RUNTIME
@@ -41,7 +41,7 @@ _OF_WORKER: Final = frozenset(
             KEPT_SETTINGS,
             "node-report.json",
             "worker.json",
-            "manifest-pods.json",
+            MADE_BY_MANIFESTS,
             "manifest-place.json",
         ),
         *("api.sock", "reader-token", "loop-stall.json", "codec.json", "proxy.sock", "node-workflow.json", *_JOURNAL),
