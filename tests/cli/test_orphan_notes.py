@@ -45,7 +45,7 @@ def _serve(state: Path, manifests: str) -> None:
 
 
 def test_an_orphan_is_given_a_workflow_only_while_its_manifest_is_in_the_followed_directory(manifests: Path) -> None:
-    """As tried: after `rm` of the manifest the note hid `prune`, the only way to end the pod."""
+    """Without its manifest, only `prune` ends the pod, and the note must not hide that."""
     assert _BY_ITSELF in without_workflow(static("web-n1"))
     assert "prune db-n1" in without_workflow(static("db-n1"))
     _serve(manifests.parent / "state", "")

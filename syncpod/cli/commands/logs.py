@@ -164,8 +164,8 @@ def fleet_logs(given: LogsOptions) -> None:
 def _checked(given: LogsOptions, program: str) -> tuple[LogsOptions, Conditions]:
     """Return the options, and the conditions of --selector. Raises BadInput.
 
-    A container may also be named after the pod, as with kubectl: ``logs web app``. Of selected pods, --tail has another
-    default. `program` begins a command for the same pods: ``syncpod fleet``.
+    A container may also be named after the pod, as with kubectl: ``logs web app``. --tail has another default if
+    pods are selected. `program` begins a command for the same pods: ``syncpod fleet``.
     """
     conditions, words = read_selector(given.selector), given.what or []
     is_kind = bool(words) and words[0] in (*POD_WORDS, *WORKLOADS)
